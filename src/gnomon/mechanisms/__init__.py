@@ -1,0 +1,1 @@
+"""Mechanistic interpretability: what a trained network computes, and where."""

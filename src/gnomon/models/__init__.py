@@ -1,0 +1,1 @@
+"""Language models and small nets: loading, randomising, capture, scoring."""
