@@ -49,6 +49,13 @@ class Finding:
             raise ValueError(f"finding of exact claim {self.claim.name!r} takes counts, not contrasts")
         if not self.withheld and self.claim.kind != "exact" and self.effect is None:
             raise ValueError(f"finding of {self.claim.name!r} has neither an effect nor a reason to withhold it")
+        named = [contrast.control for contrast in self.contrasts]
+        if len(set(named)) < len(named):
+            raise ValueError(f"finding of {self.claim.name!r} names a control twice: {', '.join(named)}")
+        if self.p_adjusted is not None and self.p_adjusted < self.p:
+            raise ValueError(
+                f"finding of {self.claim.name!r} has adjusted p {self.p_adjusted:g}, below its p {self.p:g}"
+            )
 
     @property
     def ruling(self) -> Ruling:
@@ -71,7 +78,8 @@ class Finding:
         if self.withheld or self.claim.kind == "exact":
             return math.nan
         by_name = {contrast.control: contrast.p for contrast in self.contrasts}
-        return max((by_name.get(name, math.nan) for name in self.claim.controls), default=math.nan)
+        required = [by_name.get(name, math.nan) for name in self.claim.controls]
+        return math.nan if any(math.isnan(p) for p in required) else max(required)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready dictionary, with the computed verdict and reason for readers without gnomon."""

@@ -47,6 +47,10 @@ class Contrast:
     n: int
     test: str
 
+    def __post_init__(self) -> None:
+        if self.p < 0 or self.p > 1:
+            raise ValueError(f"p of the contrast with {self.control!r} must lie in [0, 1], got {self.p}")
+
 
 @dataclass(frozen=True)
 class ExactCheck:
@@ -65,6 +69,12 @@ class ExactCheck:
     broken_instances: int
     broken_violations: int
     broken: str
+
+    def __post_init__(self) -> None:
+        counts = (self.violations, self.instances), (self.broken_violations, self.broken_instances)
+        for violations, instances in counts:
+            if not 0 <= violations <= instances:
+                raise ValueError(f"violations must lie between 0 and the {instances} instances, got {violations}")
 
 
 @dataclass(frozen=True)
@@ -133,18 +143,17 @@ def _rule_contrast(claim: Claim, required: Sequence[Contrast], p_adjusted: float
     for contrast in required:
         low, high = _towards(claim, contrast.difference)
         if high < smallest:
+            side = "below" if claim.sign > 0 else "above"
             return Ruling(
                 Verdict.CONTRADICTED,
-                f"the difference from {contrast.control} lies wholly below {smallest:g}"
-                if claim.sign > 0
-                else f"the difference from {contrast.control} lies wholly above {-smallest:g}",
+                f"the difference from {contrast.control} lies wholly {side} {_signed(claim, smallest):g}",
             )
         if low <= claim.margin:
             short.append(contrast.control)
     if short:
         return Ruling(
             Verdict.INCONCLUSIVE,
-            f"the interval of the difference from {', '.join(short)} includes {claim.sign * claim.margin:g}",
+            f"the interval of the difference from {', '.join(short)} includes {_signed(claim, claim.margin):g}",
         )
     return _rule_p(p_adjusted, f"beyond {', '.join(c.control for c in required)}")
 
@@ -174,20 +183,27 @@ def _towards(claim: Claim, difference: Estimate) -> tuple[float, float]:
     return -difference.high, -difference.low
 
 
+def _signed(claim: Claim, size: float) -> float:
+    """A size on the expected side of zero, without a negative zero."""
+    return claim.sign * size + 0.0
+
+
 def holm(findings: Sequence[Finding]) -> list[Finding]:
-    """Adjust the p-values of the claims that were decided, by Holm's step-down method.
+    r"""Adjust the p-values of the claims that were decided, by Holm's step-down method.
+
+    .. math:: \tilde p_{(i)} = \max_{j \le i} \min\bigl(1, (m - j + 1)\, p_{(j)}\bigr)
 
     A claim's p is the largest over its required controls (intersection-union test). Exact claims and findings that
-    are withheld take no part.
+    are withheld or undefined take no part.
 
     Source: Holm (1979), "A simple sequentially rejective multiple test procedure".
     """
-    from statsmodels.stats.multitest import multipletests
-
+    # Not statsmodels' multipletests: it ends with gc.collect(), .1 s a call in a process that holds torch.
     family = [index for index, finding in enumerate(findings) if not math.isnan(finding.p)]
+    family.sort(key=lambda index: findings[index].p)
     adjusted: dict[int, float] = {}
-    if family:
-        adjusted = dict(
-            zip(family, multipletests([findings[i].p for i in family], method="holm")[1].tolist(), strict=True)
-        )
+    largest = 0.0
+    for rank, index in enumerate(family):
+        largest = max(largest, min(1.0, (len(family) - rank) * findings[index].p))
+        adjusted[index] = largest
     return [dataclasses.replace(finding, p_adjusted=adjusted.get(index)) for index, finding in enumerate(findings)]
