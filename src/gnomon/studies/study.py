@@ -10,6 +10,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from gnomon.evidence import Claim, Finding
+from gnomon.studies.names import nearest
 from gnomon.studies.unit import MissingTable, Tables, Unit, UnitRun
 
 
@@ -49,6 +50,8 @@ class StudyConfig(BaseModel):
             KeyError: If there is no such preset.
             pydantic.ValidationError: If a value is out of range or a field does not exist.
         """
+        if name not in cls.presets:
+            raise KeyError(f"no preset {name!r}{nearest(name, cls.presets)}")
         return cls(**{**cls.presets[name], **overrides})
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+
+from gnomon.studies.fingerprint import canonical_json, digest
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,26 @@ class Unit:
     stage: str
     params: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[Unit, ...] = ()
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def label(self) -> str:
         """Stage and parameters on one line, for progress and errors."""
         inside = ", ".join(f"{name}={value}" for name, value in self.params.items())
         return f"{self.stage}({inside})"
+
+    @cached_property
+    def identity(self) -> str:
+        """Hash of stage, parameters and needs: what tells the unit from others of its study.
+
+        Raises:
+            ValueError: If a parameter is not a JSON value.
+        """
+        try:
+            params = canonical_json(dict(self.params))
+        except ValueError as error:
+            raise ValueError(f"unit {self.label}: parameters must be JSON values; {error}") from None
+        return digest(self.stage, params, *(need.identity for need in self.needs))
 
 
 class Gated(Exception):
@@ -82,6 +98,10 @@ class UnitRun(Protocol):
 
     def chat(self, name: str) -> Any:
         """A chat model, from the factory the command line passed in, under the run's budget."""
+        ...
+
+    def note(self, subject: str, facts: Mapping[str, Any]) -> None:
+        """Record where something came from (a model's source and weight hash), for the run's provenance."""
         ...
 
 
