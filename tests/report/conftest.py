@@ -10,6 +10,7 @@ import pytest
 from gnomon.evidence import Claim, Contrast, Estimate, ExactCheck, Finding
 from gnomon.report import charts, elements
 from gnomon.report.figures import figure
+from gnomon.report.html import render
 from gnomon.report.page import Page, StageSummary, TableDownload
 from gnomon.studies.study import Paper
 from gnomon.studies.unit import Shortfall
@@ -201,6 +202,12 @@ def page(findings, every_chart, every_element):
             TableDownload("one", 10**6, ("step",), None, ("units/one.parquet",)),
         ],
     )
+
+
+@pytest.fixture(scope="session")
+def html(page):
+    """The hostile page, rendered."""
+    return render(page)
 
 
 @pytest.fixture(scope="session")

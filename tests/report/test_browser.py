@@ -36,9 +36,9 @@ class Visit:
 
 
 @pytest.fixture(scope="module")
-def report(page, tmp_path_factory):
+def report(html, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render(page), encoding="utf-8")
+    path.write_text(html, encoding="utf-8")
     return path
 
 

@@ -49,11 +49,6 @@ class Structure(HTMLParser):
             self.headings[-1] += data
 
 
-@pytest.fixture(scope="module")
-def html(page):
-    return render(page)
-
-
 def test_sections_stand_in_the_agreed_order(html, page):
     headings = Structure(html).headings
     assert headings[0] == page.question

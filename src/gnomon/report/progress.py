@@ -18,8 +18,9 @@ _LOOK_FOR_LIFE_EVERY = 5  # looks: whether a run that says nothing new still has
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is."""
+    """How far a run is; it is being worked on until its report is drawn, which is after its status is known."""
 
+    working: bool
     status: str
     planned: int
     ended: dict[str, int]
@@ -35,7 +36,11 @@ def progress_of(run: Run) -> Progress:
     """How far a run is, from its folder."""
     ended = [unit for unit in run.units if unit.status != "planned"]
     return Progress(
-        run.status, len(run.units), dict(Counter(unit.status for unit in ended)), ended[-1].label if ended else ""
+        is_locked(run.path),
+        run.status,
+        len(run.units),
+        dict(Counter(unit.status for unit in ended)),
+        ended[-1].label if ended else "",
     )
 
 
@@ -45,20 +50,20 @@ async def progress_events(path: Path) -> AsyncIterator[str]:
     Every event is complete in itself: a reader that comes late or reconnects misses nothing. The folder is read again
     only when its files changed, once for all readers.
     """
-    seen = None
-    looks = 0
+    seen: tuple[int, ...] | None = None
+    progress = await asyncio.to_thread(progress_of, Run(path))
+    quiet = 0
     while True:
         stamp = _stamp(path)
-        if stamp != seen or looks % _LOOK_FOR_LIFE_EVERY == 0:
-            looks = 0 if stamp != seen else looks
-            progress = await asyncio.to_thread(_progress_at, path, stamp)
-            if stamp != seen:
-                yield _event("progress", progress)
+        quiet = 0 if stamp != seen else quiet + 1
+        if stamp != seen:
             seen = stamp
-            if progress.status != "running" or not await asyncio.to_thread(is_locked, path):
-                yield _event("end", await asyncio.to_thread(progress_of, Run(path)))
-                return
-        looks += 1
+            progress = await asyncio.to_thread(_progress_at, path, stamp)
+            yield _event("progress", progress)
+        over = progress.status != "running" or quiet % _LOOK_FOR_LIFE_EVERY == _LOOK_FOR_LIFE_EVERY - 1
+        if over and not await asyncio.to_thread(is_locked, path):
+            yield _event("end", await asyncio.to_thread(progress_of, Run(path)))
+            return
         await asyncio.sleep(_LOOK_EVERY)
 
 

@@ -57,7 +57,8 @@ def serve(runs_dir: Path, *, port: int = 8765) -> None:
 
     token = secrets.token_urlsafe(24)
     print(f"http://{HOST}:{port}/?token={token}", flush=True)
-    uvicorn.run(create_app(runs_dir, token), host=HOST, port=port, log_level="warning")
+    # Readers that follow a run hold their connection; an ending server does not wait for them, they reconnect.
+    uvicorn.run(create_app(runs_dir, token), host=HOST, port=port, log_level="warning", timeout_graceful_shutdown=1)
 
 
 def create_app(runs_dir: Path, token: str) -> Starlette:
