@@ -41,7 +41,9 @@ def test_minilm_agrees_with_its_own_pooling_one_sentence_at_a_time(own_vectors):
     folder = embeddings.minilm_folder()
     assert folder is not None
     for sentence, vector in zip(SENTENCES, together, strict=True):
-        assert embeddings._minilm_vectors(folder, [sentence])[0] == pytest.approx(vector, abs=1e-5)  # padding adds nothing
+        assert embeddings._minilm_vectors(folder, [sentence])[0] == pytest.approx(
+            vector, abs=1e-5
+        )  # padding adds nothing
 
 
 def test_tf_idf_is_named_and_ranks_by_shared_words():

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from gnomon.models.gradient_factors import OuterProducts
 from gnomon.models.per_example import (
-    OuterProducts,
     check_complete,
     example_losses,
     materialised_gradients,

@@ -44,8 +44,12 @@ FAMILIES = (
             "{org} called off the factory it had planned for {city} in {year}.",
             "No factory was opened by {org} in {city} in {year}.",
         ),
-        ("new factory opened", "opening of a production plant", "a company starts production at a new site",
-         "jobs created by a new plant"),
+        (
+            "new factory opened",
+            "opening of a production plant",
+            "a company starts production at a new site",
+            "jobs created by a new plant",
+        ),
     ),
     Family(
         "strike",
@@ -60,7 +64,12 @@ FAMILIES = (
             "The strike announced at {org} in {city} for {month} {year} did not take place.",
             "Workers at {org} in {city} never went on strike in {year}.",
         ),
-        ("workers on strike", "a walkout stopped work", "employees laid down their tools", "industrial action at a company"),
+        (
+            "workers on strike",
+            "a walkout stopped work",
+            "employees laid down their tools",
+            "industrial action at a company",
+        ),
     ),
     Family(
         "lawsuit",
@@ -75,7 +84,12 @@ FAMILIES = (
             "{org} dropped its plan to sue {other} in {city} in {year}.",
             "No lawsuit against {other} was brought by {org} in {city} in {year}.",
         ),
-        ("lawsuit between companies", "sued for damages", "one firm takes another to court", "a claim filed before a court"),
+        (
+            "lawsuit between companies",
+            "sued for damages",
+            "one firm takes another to court",
+            "a claim filed before a court",
+        ),
         (200_000, 40_000_000),
         True,
         True,
@@ -128,7 +142,12 @@ FAMILIES = (
             "{person} refused the post of chief executive at {org} in {city} in {year}.",
             "{org} did not name {person} as chief executive in {city} in {year}.",
         ),
-        ("new chief executive named", "appointment of a company head", "who took charge of the firm", "change of leadership"),
+        (
+            "new chief executive named",
+            "appointment of a company head",
+            "who took charge of the firm",
+            "change of leadership",
+        ),
     ),
     Family(
         "recall",
@@ -176,7 +195,12 @@ FAMILIES = (
             "The council of {city} refused {org} a permit for a warehouse in {year}.",
             "{org} never received permission to build in {city} in {year}.",
         ),
-        ("building permit granted", "permission to build a warehouse", "council approves construction", "planning approval"),
+        (
+            "building permit granted",
+            "permission to build a warehouse",
+            "council approves construction",
+            "planning approval",
+        ),
     ),
     Family(
         "hiring",
@@ -288,8 +312,12 @@ FAMILIES = (
             "{org} cancelled its training scheme in {city} in {year}.",
             "No apprentices were taken on by {org} in {city} in {year}.",
         ),
-        ("apprentices taken on", "training scheme for school leavers", "young people start vocational training",
-         "apprenticeship programme"),
+        (
+            "apprentices taken on",
+            "training scheme for school leavers",
+            "young people start vocational training",
+            "apprenticeship programme",
+        ),
     ),
     Family(
         "relocation",
@@ -304,7 +332,12 @@ FAMILIES = (
             "{org} gave up the plan to move its headquarters to {city} in {year}.",
             "The headquarters of {org} did not move to {city} in {year}.",
         ),
-        ("headquarters moved", "relocation of a head office", "a company settles in another town", "new location of the firm"),
+        (
+            "headquarters moved",
+            "relocation of a head office",
+            "a company settles in another town",
+            "new location of the firm",
+        ),
     ),
     Family(
         "fine",
@@ -319,7 +352,12 @@ FAMILIES = (
             "The fine against {org} was lifted by a regulator in {city} in {year}.",
             "{org} escaped without a fine in {city} in {year}.",
         ),
-        ("fined by a regulator", "penalty imposed on a company", "a firm ordered to pay a fine", "sanction for breaking rules"),
+        (
+            "fined by a regulator",
+            "penalty imposed on a company",
+            "a firm ordered to pay a fine",
+            "sanction for breaking rules",
+        ),
         (20_000, 9_000_000),
         True,
     ),
@@ -336,8 +374,12 @@ FAMILIES = (
             "{org} abandoned the test of its electric truck in {city} in {year}.",
             "The electric truck of {org} was never tested in {city} in {year}.",
         ),
-        ("electric truck prototype tested", "first trial of a new vehicle", "test drive of a truck",
-         "experimental vehicle on the road"),
+        (
+            "electric truck prototype tested",
+            "first trial of a new vehicle",
+            "test drive of a truck",
+            "experimental vehicle on the road",
+        ),
     ),
     Family(
         "sponsorship",
@@ -356,4 +398,4 @@ FAMILIES = (
         (20_000, 2_000_000),
         True,
     ),
-)  # fmt: skip
+)

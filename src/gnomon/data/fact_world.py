@@ -39,8 +39,9 @@ _CITIES = {
                    "Kiel", "Eindhoven", "Zaragoza", "Ostrava", "Odense", "Galway", "Plovdiv", "Kaunas"),
 }  # fmt: skip
 _ORGANISATIONS = {
-    "fit": ("Halvorsen Steel", "Brightwater Foods", "Nordlys Energy", "Castellan Motors", "Ferrum Works", "Lumen Optics",
-            "Quayside Shipping", "Alder Pharma", "Redstone Mining", "Veloce Rail", "Orchard Textiles", "Pinnacle Cement"),
+    "fit": ("Halvorsen Steel", "Brightwater Foods", "Nordlys Energy", "Castellan Motors", "Ferrum Works",
+            "Lumen Optics", "Quayside Shipping", "Alder Pharma", "Redstone Mining", "Veloce Rail", "Orchard Textiles",
+            "Pinnacle Cement"),
     "evaluation": ("Marlowe Chemicals", "Stellan Robotics", "Osprey Airlines", "Birchwood Paper", "Corvus Electronics",
                    "Tidewater Power", "Hollis Brewing", "Garnet Glass", "Meridian Tools", "Sable Telecom",
                    "Foxglove Dairy", "Juniper Software"),

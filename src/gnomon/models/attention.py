@@ -26,6 +26,7 @@ Attended = tuple[Float[Tensor, "batch position head channels"], Float[Tensor, "b
 """What an attention function returns: the mixed values (``hook_z``) and the pattern."""
 
 _NAMES = count()
+_CACHES = {"cache", "past_key_values", "layer_past"}
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,10 @@ def unrotated_attention(
         still = tuple(turn[:, :1].expand_as(turn) for turn in turns)
         at_zero.add(layer)
         try:
-            module.forward(*args, **{**options, "position_embeddings": still})
+            # Without the cache: the second pass would append its keys to those of the first.
+            module.forward(
+                *args, **{**options, "position_embeddings": still, **dict.fromkeys(_CACHES & options.keys())}
+            )
         finally:
             at_zero.discard(layer)
 

@@ -1,0 +1,1 @@
+"""Instruments that study retrieval: whom a search serves, and where a pipeline's sentences come from."""
