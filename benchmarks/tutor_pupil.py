@@ -93,7 +93,7 @@ def path_ratio() -> tuple[float, float]:
     warm = seconds(lambda: fitted(lambdas=lambdas), 1) - refit
     cold = seconds(lambda: [fitted(lambdas=(lam,)) for lam in lambdas], 1) - len(lambdas) * refit
     losses = [float(fitted(lambdas=(lam,)).path_["task_loss"].iloc[0]) for lam in lambdas]
-    return warm / cold, float(fitted(lambdas=lambdas).path_["task_loss"].sum() / sum(losses))
+    return warm / cold, float(np.sum(fitted(lambdas=lambdas).path_["task_loss"].to_numpy())) / sum(losses)
 
 
 def null_ratio() -> float:

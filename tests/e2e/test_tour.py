@@ -31,7 +31,8 @@ def two_studies(gnomon):
     information = gnomon.site / "bagging-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: bagging\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[gnomon.studies]\nbagging = bagging_study:Bagging\nbroken = broken_study:Broken\n")
+    entries = ["bagging = bagging_study:Bagging", "broken = broken_study:Broken"]
+    (information / "entry_points.txt").write_text("\n".join(["[gnomon.studies]", *entries]))
     return gnomon
 
 

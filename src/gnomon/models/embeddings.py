@@ -146,5 +146,5 @@ def _tf_idf(distinct: list[str]) -> Float[np.ndarray, "sentence d"]:
 
     counts = TfidfVectorizer(sublinear_tf=True, token_pattern=r"(?u)\b\w+\b").fit_transform(distinct)
     rank = min(_DIMENSIONS, min(counts.shape) - 1)
-    dense = TruncatedSVD(rank, random_state=0).fit_transform(counts) if rank >= 2 else counts.toarray()
-    return normalize(dense).astype(np.float32)
+    dense: Any = TruncatedSVD(rank, random_state=0).fit_transform(counts) if rank >= 2 else counts.toarray()
+    return np.asarray(normalize(dense), dtype=np.float32)

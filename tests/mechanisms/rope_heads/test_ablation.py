@@ -121,7 +121,7 @@ def test_random_sets_match_layers_and_avoid_positional_heads():
     # Layer 1 has one head to compare with, so only its most positional head is taken.
     assert heads_to_ablate(table, "positional", rng) == [(0, 0), (1, 0), (3, 0)]
     for draw in range(20):
-        drawn = heads_to_ablate(table, draw, rng)
+        drawn = heads_to_ablate(table, str(draw), rng)
         assert [layer for layer, _ in drawn] == [0, 1, 3]
         assert drawn[1] == (1, 2)
         assert (0, 0) not in drawn

@@ -39,6 +39,8 @@ def test_units_are_chunks_of_arms_toys_and_ablations(config):
     units = list(RopeHeads().units(config))
     stages = [unit.stage for unit in units]
     assert (stages.count("lm"), stages.count("toy"), stages.count("ablate")) == (2 * (1 + 2 + 2 + 1), 4 + 3, 12)
+    # Parameters become columns, so one of them must not be a word in one unit and a number in another.
+    assert {type(unit.params["heads"]) for unit in units if unit.stage == "ablate"} == {str}
     ablation = next(unit for unit in units if unit.stage == "ablate")
     assert [need.params["arm"] for need in ablation.needs] == ["treatment", "treatment"]
     assert len({tuple(sorted(map(str, unit.params.items()))) for unit in units}) == len(units)

@@ -63,8 +63,12 @@ def test_graph_indexes_find_what_exact_search_finds(collection, metric, kind):
     assert (np.diff(found, axis=1) <= 1e-9).all()
     hits = np.mean([len(set(a) & set(b)) / 50 for a, b in zip(ids, found_ids, strict=True)])
     assert hits > 0.97
-    scale = np.abs(exact).max()
-    assert np.sort(found, axis=1) / scale == pytest.approx(np.sort(exact, axis=1) / scale, abs=0.01)
+    # A graph index misses a neighbour now and then; the similarities it gives are those of the ones it found.
+    for row, exact_row, exact_ids, row_ids in zip(found, exact, ids, found_ids, strict=True):
+        known = dict(zip(exact_ids.tolist(), exact_row.tolist(), strict=True))
+        both = [index for index, name in enumerate(row_ids.tolist()) if name in known]
+        expected = [known[row_ids[index]] for index in both]
+        assert row[both] == pytest.approx(expected, rel=1e-2)
 
 
 def test_users_own_indexes(collection):

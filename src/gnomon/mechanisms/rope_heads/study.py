@@ -163,7 +163,7 @@ class RopeHeads(Study):
             yield Unit("toy", {**params, "seeds": config.toy_seeds}, seconds=config.slots * config.steps / 1500)
         trained = tuple(unit for unit in measured if unit.params["arm"] == "treatment")
         if config.ablation_draws:
-            for heads in ("none", "positional", *range(config.ablation_draws)):
+            for heads in ("none", "positional", *map(str, range(config.ablation_draws))):
                 params = {**model, "heads": heads, "prompts": config.ablation_prompts, "length": config.length}
                 yield Unit("ablate", params, needs=trained, seconds=config.ablation_prompts * config.length / 100)
 
@@ -223,7 +223,7 @@ class RopeHeads(Study):
                     losses = example_losses(loaded.model, sequences.tolist(), starts=[scored] * len(sequences))
                     rows += [
                         {
-                            "set": str(params["heads"]),
+                            "set": params["heads"],
                             "size": len(heads),
                             "band": band,
                             "text": text,
@@ -290,7 +290,7 @@ def toy_cells(config: RopeHeads.Config) -> Iterator[tuple[str, tuple[float, ...]
         yield from (("recent", frequencies) for frequencies in ((0.0, 0.0), (0.1, 0.1), (0.0, 0.1)))
 
 
-def heads_to_ablate(labelled: pd.DataFrame, which: str | int, rng: np.random.Generator) -> list[tuple[int, int]]:
+def heads_to_ablate(labelled: pd.DataFrame, which: str, rng: np.random.Generator) -> list[tuple[int, int]]:
     """No head (``"none"``), the ``"positional"`` ones, or, for a number, a random set of others in the same layers.
 
     In a layer where positional heads are the majority, only as many of them are taken as there are others, the most

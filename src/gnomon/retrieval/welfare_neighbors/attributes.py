@@ -72,7 +72,7 @@ def encode_attributes(attributes: Any, *, missing: Missing = "group") -> Attribu
     if missing not in ("group", "own", "error"):
         raise ValueError(f"missing must be 'group', 'own' or 'error', got {missing!r}")
     if sparse.issparse(attributes):
-        return _of_sets([row.indices.tolist() for row in sparse.csr_array(attributes)], missing)
+        return _of_sets(_rows_of(attributes), missing)
     if isinstance(attributes, pd.DataFrame):
         return _of_columns([attributes[name] for name in attributes], [str(name) for name in attributes], missing)
     if _is_sets(attributes):
@@ -99,7 +99,7 @@ def candidate_codes(attributes: Any, shape: tuple[int, int]) -> Int[np.ndarray, 
     """
     queries, candidates = shape
     if sparse.issparse(attributes):
-        attributes = [row.indices.tolist() for row in sparse.csr_array(attributes)]
+        attributes = _rows_of(attributes)
     if _is_sets(attributes):
         attributes = _padded([sorted(members) for members in attributes])
     codes = np.asarray(attributes)
@@ -117,7 +117,12 @@ def candidate_codes(attributes: Any, shape: tuple[int, int]) -> Int[np.ndarray, 
     return codes[:, :, None] if codes.ndim == 2 else codes
 
 
-def _of_columns(columns: Sequence[pd.Series], classes: Sequence[str], missing: Missing) -> Attributes:
+def _rows_of(indicator: Any) -> list[list[int]]:
+    rows = sparse.csr_array(indicator)
+    return [part.tolist() for part in np.split(rows.indices, rows.indptr[1:-1])]
+
+
+def _of_columns(columns: Sequence[Any], classes: Sequence[str], missing: Missing) -> Attributes:
     codes, names, class_of = [], [], []
     for index, column in enumerate(columns):
         if column.dtype.kind == "f":
@@ -169,7 +174,7 @@ def _is_sets(attributes: Any) -> bool:
     return isinstance(attributes, Sequence) and any(isinstance(a, Set | list | tuple) for a in attributes[:1])
 
 
-def _sortable(column: pd.Series) -> bool:
+def _sortable(column: Any) -> bool:
     return column.dtype.kind in "iufb" or len({type(label) for label in column.dropna()}) <= 1
 
 

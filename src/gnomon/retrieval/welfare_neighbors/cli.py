@@ -114,7 +114,8 @@ def diversity(
     for name in report.certified:
         typer.echo(f"\n{name}: mean over {len(asked)} queries [95 %], k={k}, {report.pool_size} candidates")
         rows = report.summary[report.summary["attribute_class"] == name]
-        shown = rows.assign(text=[f"{r.value:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()])
+        numbers = zip(rows["value"], rows["low"], rows["high"], strict=True)
+        shown = rows.assign(text=[f"{value:.3f} [{low:.3f}, {high:.3f}]" for value, low, high in numbers])
         wide = shown.pivot_table(index="method", columns="reading", values="text", aggfunc="first")
         readings = ["relevance_ratio", "entropy_bits", "distinct", "largest_share"]
         typer.echo(wide.loc[list(dict.fromkeys(rows["method"])), readings].to_string())

@@ -83,7 +83,8 @@ def diversity_report(
     if pool_size < k:
         raise ValueError(f"pool_size must be at least k, got {pool_size} for {k}")
     encoded = encode_attributes(attributes, missing=missing)
-    similarity, ids = checked_pool(*map(np.asarray, index.search(queries, pool_size)), len(queries))
+    found, found_ids = index.search(queries, pool_size)
+    similarity, ids = checked_pool(np.asarray(found), np.asarray(found_ids), len(queries))
     if ids.max(initial=-1) >= len(encoded):
         raise ValueError(f"the index returned id {ids.max()}, but attributes has {len(encoded)} entries")
     wanted = list(dict.fromkeys(["top-k", *methods]))
@@ -117,10 +118,7 @@ def diversity_report(
         _summary(per_query),
         _differences(per_query),
         exposure,
-        exposure.groupby(["attribute_class", "method"], sort=False)["share"]
-        .agg(lambda share: float(measures.gini(share)))
-        .rename("gini")
-        .reset_index(),
+        _gini(exposure),
         certified,
         ids.shape[1],
     )
@@ -169,11 +167,11 @@ def _readings(similarity: np.ndarray, chosen: np.ndarray, counts: np.ndarray) ->
     )
 
 
-def _summary(per_query: pd.DataFrame) -> pd.DataFrame:
+def _summary(per_query: Any) -> pd.DataFrame:
     return _intervals(per_query, lambda rows, _, reading: rows[reading].to_numpy())
 
 
-def _differences(per_query: pd.DataFrame) -> pd.DataFrame:
+def _differences(per_query: Any) -> pd.DataFrame:
     base = per_query[per_query["method"] == "top-k"].set_index("attribute_class")
     others = per_query[per_query["method"] != "top-k"]
     return _intervals(
@@ -181,7 +179,12 @@ def _differences(per_query: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _intervals(per_query: pd.DataFrame, values: Any) -> pd.DataFrame:
+def _gini(exposure: Any) -> pd.DataFrame:
+    shares = exposure.groupby(["attribute_class", "method"], sort=False)["share"]
+    return shares.agg(lambda share: float(measures.gini(share))).rename("gini").reset_index()
+
+
+def _intervals(per_query: Any, values: Any) -> pd.DataFrame:
     rows = []
     for (name, method), group in per_query.groupby(["attribute_class", "method"], sort=False):
         for reading in READINGS:
@@ -214,5 +217,5 @@ def _class_codes(encoded: Attributes, number: int) -> tuple[Int[np.ndarray, " ve
     of_class = renumbered[encoded.codes]
     if ((of_class >= 0).sum(axis=1) > 1).any():
         raise ValueError("the report needs one label a vector and class; give several classes as columns, not as sets")
-    labels = [encoded.names[member] for member in members]
+    labels: list[Any] = [encoded.names[member] for member in members]
     return of_class.max(axis=1), [label[1] if len(encoded.classes) > 1 else label for label in labels]

@@ -114,7 +114,7 @@ def mixture(
     if kind == "clusters":
         from sklearn.cluster import KMeans
 
-        codes = KMeans(KINDS, n_init=1, max_iter=50, random_state=0).fit_predict(collection)
+        codes = KMeans(KINDS, n_init=1, max_iter=50, random_state=0).fit_predict(collection)  # pyright: ignore
     elif kind == "skewed":
         common = rng.random(n) < 0.9
         codes = np.where(common, rng.integers(0, 3, n), rng.integers(3, KINDS, n))

@@ -60,7 +60,7 @@ def charts(tables: Tables, findings: list[Finding]) -> dict[str, Any]:
     return drawn
 
 
-def adaptivity(rows: pd.DataFrame) -> Any:
+def adaptivity(rows: Any) -> Any:
     """The plane in which a quota cannot follow the query: precision where a city is named, spread where none is."""
     points = []
     for method in ("welfare", "raw-cosine", "quota-filled", "shuffled-attributes", "top-k"):
@@ -83,7 +83,7 @@ def adaptivity(rows: pd.DataFrame) -> Any:
                     "default": method == "welfare" and knob == GAMMA,
                 }
             )
-    table = pd.DataFrame(points)
+    table: Any = pd.DataFrame(points)
     names = "share of results from the city asked for (specific queries)", "bits of city entropy (broad queries)"
     x = alt.X("precision:Q", title=names[0], scale=alt.Scale(zero=False))
     y = alt.Y("entropy:Q", title=names[1], scale=alt.Scale(zero=False))
@@ -105,9 +105,9 @@ def adaptivity(rows: pd.DataFrame) -> Any:
     )
 
 
-def relevance_front(rows: pd.DataFrame, data: str) -> Any:
+def relevance_front(rows: Any, data: str) -> Any:
     """Relevance kept against spread, one point a setting."""
-    mean = rows[rows["method"].isin([*_SHOWN, "top-k"])].groupby(["method", "knob"])[["ratio", "entropy"]].mean()
+    mean: Any = rows[rows["method"].isin([*_SHOWN, "top-k"])].groupby(["method", "knob"])[["ratio", "entropy"]].mean()
     start = mean.loc["top-k"].iloc[0]
     top = np.array([1 - start["ratio"], start["entropy"]])
     points = []
@@ -118,7 +118,7 @@ def relevance_front(rows: pd.DataFrame, data: str) -> Any:
         for (knob, at), place in zip(settings.iterrows(), places, strict=True):
             on_front = tuple(place) in corners
             points.append({"arm": _arm(method), "setting": f"{method} {knob:g}", **at, "front": on_front})
-    table = pd.DataFrame(points)
+    table: Any = pd.DataFrame(points)
     lowest = float(table.loc[table["arm"] == "treatment", "ratio"].min())
     shown = table[table["ratio"] > 1 - 2.5 * (1 - lowest)]
     return front(
@@ -134,7 +134,7 @@ def relevance_front(rows: pd.DataFrame, data: str) -> Any:
     )
 
 
-def exponent(rows: pd.DataFrame) -> Any:
+def exponent(rows: Any) -> Any:
     """Relevance and spread of broad queries over p."""
     broad = rows[(rows["method"] == "p-mean") & (rows["kind"] == "broad")]
     names = {"ratio": "relevance ratio", "entropy": "entropy, bits"}
@@ -157,15 +157,15 @@ def exponent(rows: pd.DataFrame) -> Any:
         base.mark_line(point=True, color=TREATMENT_COLOR).encode(y=y, tooltip=["p", number("value")]),
     ).properties(width=_HALF, height=200)
     return captioned(
-        layers.facet(column=alt.Facet("reading:N", title=None)).resolve_scale(y="independent"),
+        layers.facet(column=alt.Column("reading:N", title=None)).resolve_scale(y="independent"),
         "One exponent from the worst-off first to top-k",
         caption="Broad queries, 95 % intervals over relation families; p = 1 is top-k, p = 0 Nash welfare.",
     )
 
 
-def scale(rows: pd.DataFrame) -> Any:
+def scale(rows: Any) -> Any:
     """Both sides of the trade over gamma and the scale of the contrast."""
-    swept = rows[rows["method"] == "scale"]
+    swept: Any = rows[rows["method"] == "scale"]
     parts = []
     for reading, kind, name in (
         ("entropy", "broad", "bits, broad queries"),
@@ -173,7 +173,7 @@ def scale(rows: pd.DataFrame) -> Any:
     ):
         at = swept[swept["kind"] == kind].groupby(["knob", "second"])[reading].mean()
         parts.append((at / at.max()).rename("value").reset_index().assign(panel=name, actual=at.to_numpy()))
-    table = pd.concat(parts).rename(columns={"knob": "gamma", "second": "beta"})
+    table: Any = pd.concat(parts).rename(columns={"knob": "gamma", "second": "beta"})
     table["text"] = table["actual"].map("{:.2f}".format)
     base = alt.Chart(table).encode(
         x=alt.X("gamma:O", title="gamma", axis=alt.Axis(labelAngle=0)),
@@ -185,14 +185,16 @@ def scale(rows: pd.DataFrame) -> Any:
     )
     words = base.mark_text(color=INK).encode(text="text:N")
     return captioned(
-        alt.layer(cells, words).properties(width=_HALF - 40, height=190).facet(column=alt.Facet("panel:N", title=None)),
+        alt.layer(cells, words)
+        .properties(width=_HALF - 40, height=190)
+        .facet(column=alt.Column("panel:N", title=None)),
         "What gamma and the scale of the contrast do",
         caption=f"Frozen defaults: gamma {GAMMA:g}, beta {BETA:g}. Small gamma and large beta spread broad queries and "
         "take the city from those that name one.",
     )
 
 
-def pool(rows: pd.DataFrame) -> Any:
+def pool(rows: Any) -> Any:
     """Share of answers certified, and share that is right, by size of the pool."""
     shares = rows.groupby(["setting", "pool"])[["certified", "same"]].mean().reset_index()
     table = shares.melt(id_vars=["setting", "pool"], var_name="share", value_name="value")
@@ -211,7 +213,7 @@ def pool(rows: pd.DataFrame) -> Any:
     line = (
         alt.layer(below, above, data=table)
         .properties(width=_HALF, height=200)
-        .facet(column=alt.Facet("setting:N", title=None))
+        .facet(column=alt.Column("setting:N", title=None))
     )
     return captioned(
         line,
@@ -220,7 +222,7 @@ def pool(rows: pd.DataFrame) -> Any:
     )
 
 
-def greedy(rows: pd.DataFrame) -> Any:
+def greedy(rows: Any) -> Any:
     """Share of the best gain, greedy beside a quota and chance."""
     names = {"greedy": "treatment", "quota": "quota", "random": "random set"}
     table = rows.melt(id_vars=["instance"], value_vars=list(names), var_name="method", value_name="share")
@@ -246,13 +248,13 @@ def greedy(rows: pd.DataFrame) -> Any:
     bound = alt.Chart().mark_rule(color=INK, strokeDash=[4, 3]).encode(x=alt.datum(BOUND))
     panels = alt.layer(steps, bound, data=pd.DataFrame(binned).assign(none=0)).properties(width=WIDTH, height=90)
     return captioned(
-        panels.facet(row=alt.Facet("arm:N", title=None, sort=list(names.values()))).resolve_scale(y="independent"),
+        panels.facet(row=alt.Row("arm:N", title=None, sort=list(names.values()))).resolve_scale(y="independent"),
         "Several attributes: greedy is nearly optimal",
         caption="Gain of the transformed objective over the best of all sets; dashed: the guarantee 1 - 1/e.",
     )
 
 
-def shown_shares(rows: pd.DataFrame) -> Any:
+def shown_shares(rows: Any) -> Any:
     """Lorenz curves of how often attributes are shown."""
     parts = []
     for (kind, arm), at in rows.groupby(["kind", "arm"], sort=False):
@@ -268,7 +270,7 @@ def shown_shares(rows: pd.DataFrame) -> Any:
                 }
             )
         )
-    table = pd.concat(parts)
+    table: Any = pd.concat(parts)
     lines = (
         alt.Chart(table)
         .mark_line()
@@ -279,7 +281,7 @@ def shown_shares(rows: pd.DataFrame) -> Any:
             tooltip=["kind", "arm", number("gini")],
         )
         .properties(width=_HALF, height=_HALF)
-        .facet(column=alt.Facet("kind:N", title=None))
+        .facet(column=alt.Column("kind:N", title=None))
     )
     gini = table.groupby(["kind", "arm"])["gini"].first()
     read = _gini_in_words(gini)
@@ -290,14 +292,14 @@ def shown_shares(rows: pd.DataFrame) -> Any:
     )
 
 
-def _gini_in_words(gini: pd.Series) -> str:
+def _gini_in_words(gini: Any) -> str:
     return "; ".join(
         f"{kind}: top-k {of_kind[kind, 'top-k']:.2f}, welfare {of_kind[kind, 'treatment']:.2f}"
         for kind, of_kind in gini.groupby(level="kind")
     )
 
 
-def _family_mean(rows: pd.DataFrame, reading: str) -> intervals.Estimate:
+def _family_mean(rows: Any, reading: str) -> intervals.Estimate:
     return intervals.mean(rows.groupby("family")[reading].mean().to_numpy())
 
 

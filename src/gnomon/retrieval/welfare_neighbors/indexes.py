@@ -111,7 +111,7 @@ def from_faiss(index: Any) -> Index:
 
     if index.metric_type not in (faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2):
         raise ValueError(f"the faiss index must have METRIC_INNER_PRODUCT or METRIC_L2, got {index.metric_type}")
-    inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
+    inner: Any = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
 
     def ask(queries: np.ndarray, count: int) -> tuple[Any, Any]:
         if hasattr(inner, "hnsw"):
@@ -222,7 +222,7 @@ def build_index(kind: str, vectors: Float[np.ndarray, "vector d"], metric: Metri
     if not isinstance(_known(metric), str):
         raise ValueError(f"index {kind!r} needs a metric of {', '.join(METRICS)}; a function works with 'brute'")
     try:
-        return _BUILDERS[kind](np.ascontiguousarray(vectors, dtype=np.float32), metric, seed)
+        return _BUILDERS[kind](np.ascontiguousarray(vectors, dtype=np.float32), metric, seed)  # pyright: ignore
     except ImportError as error:
         raise ImportError(f"index {kind!r} is not installed: pip install 'gnomon[{kind}]'") from error
 

@@ -88,6 +88,13 @@ class WelfareNeighbors(BaseEstimator):
     array([[0, 3]])
     """
 
+    contrast: Contrast
+    tau: float | Literal["auto"]
+    metric: Metric | Similarity
+    pool_size: int | Literal["auto"]
+    missing: Missing
+    index_: Any
+
     def __init__(
         self,
         n_neighbors: int = 10,
@@ -139,7 +146,7 @@ class WelfareNeighbors(BaseEstimator):
         for name, allowed in (("prefetch", ("pool", "attribute")), ("expand", ("auto", "never"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
-        vectors = validate_data(self, X, dtype=(np.float64, np.float32))
+        vectors: Any = validate_data(self, X, dtype=(np.float64, np.float32))
         encoded = encode_attributes(attributes, missing=self.missing)
         if len(encoded) != len(vectors):
             raise ValueError(f"attributes has {len(encoded)} entries, X has {len(vectors)} vectors")
@@ -190,7 +197,7 @@ class WelfareNeighbors(BaseEstimator):
             ValueError: If the pool is smaller than k, or the index returns something that is no pool.
         """
         check_is_fitted(self)
-        queries = validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
+        queries: Any = validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         size = self._first_pool_size(k)
         pool = self._fetch(queries, k, size)
@@ -254,7 +261,8 @@ class WelfareNeighbors(BaseEstimator):
 
     def _fetch(self, queries: Float[np.ndarray, "query d"], k: int, size: int) -> Pool:
         if self.prefetch == "pool":
-            similarity, ids = checked_pool(*map(np.asarray, self.index_.search(queries, size)), len(queries))
+            found, found_ids = self.index_.search(queries, size)
+            similarity, ids = checked_pool(np.asarray(found), np.asarray(found_ids), len(queries))
             if ids.max(initial=-1) >= self.n_samples_fit_:
                 raise ValueError(f"the index returned id {ids.max()}, but {self.n_samples_fit_} vectors were fitted")
             return similarity, ids

@@ -102,7 +102,7 @@ class PostgresNeighbors:
             except psycopg.errors.DataException as error:  # a column without a declared dimension
                 raise ValueError(f"the database refused the query vector: {error.diag.message_primary}") from error
             rows = cursor.fetchall()
-        table = pd.DataFrame(rows, columns=["key", *self._attributes, "distance"]).astype(
+        table: Any = pd.DataFrame(rows, columns=["key", *self._attributes, "distance"]).astype(
             dict.fromkeys(self._attributes, object)
         )
         return table.assign(similarity=self._similarity(table.pop("distance").to_numpy(dtype=np.float64)))
@@ -144,7 +144,7 @@ class PostgresNeighbors:
         if size < k:
             raise ValueError(f"pool_size must be at least k, got {size} for {k}")
         for doubling in range(_DOUBLINGS + 1):
-            pool = self.pool(query, size)
+            pool: Any = self.pool(query, size)
             answer = rerank(
                 pool["similarity"].tolist(),
                 pool[list(self._attributes)],

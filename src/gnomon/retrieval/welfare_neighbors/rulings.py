@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 
 from gnomon.evidence import Claim, ExactCheck, Finding, contrasts, intervals
@@ -20,7 +19,7 @@ _GRID = 41  # levels of relevance at which two fronts are compared
 
 def greedy_exact(claim: Claim, tables: Tables, config: Any) -> Finding:
     """Gap of greedy to the best of all sets, and that of a greedy made wrong."""
-    rows = tables["brute.single"]
+    rows: Any = tables["brute.single"]
     check = ExactCheck(
         instances=len(rows),
         violations=int((rows["gap"] > ROUNDING).sum()),
@@ -34,7 +33,7 @@ def greedy_exact(claim: Claim, tables: Tables, config: Any) -> Finding:
 
 def multi_greedy(claim: Claim, tables: Tables, config: Any) -> Finding:
     """Share of the best gain that greedy reaches with several attributes, beside chance."""
-    rows = tables["brute.several"]
+    rows: Any = tables["brute.several"]
     check = ExactCheck(
         instances=len(rows),
         violations=int((rows["greedy"] < BOUND).sum()),
@@ -52,7 +51,7 @@ def multi_greedy(claim: Claim, tables: Tables, config: Any) -> Finding:
 
 def ann_factor(claim: Claim, tables: Tables, config: Any) -> Finding:
     """Welfare ratio against the alpha of simulated oracles; alpha of the ranking as a whole is the broken variant."""
-    rows = tables["oracle"]
+    rows: Any = tables["oracle"]
     short = rows["welfare_ratio"] < rows["alpha"] * (1 - ROUNDING)
     broken = rows["welfare_ratio"] < rows["alpha_overall"] * (1 - ROUNDING)
     check = ExactCheck(
@@ -72,7 +71,7 @@ def ann_factor(claim: Claim, tables: Tables, config: Any) -> Finding:
 
 def certificate(claim: Claim, tables: Tables, config: Any) -> Finding:
     """Certified answers that differ from the answer over the whole of the larger pool."""
-    rows = tables["pool"]
+    rows: Any = tables["pool"]
     wrong = ~rows["same"]
     check = ExactCheck(
         instances=int(rows["certified"].sum()),
@@ -81,7 +80,7 @@ def certificate(claim: Claim, tables: Tables, config: Any) -> Finding:
         broken_violations=int((rows["broken_certified"] & wrong).sum()),
         broken="a certificate that compares similarities in place of gains",
     )
-    shares = rows.groupby(["setting", "pool"])[["certified", "same"]].mean()
+    shares: Any = rows.groupby(["setting", "pool"])[["certified", "same"]].mean()
     smallest = shares.loc["contrast"].iloc[0]
     reading = (
         f"with the contrast {smallest['certified']:.0%} of answers from a pool of {rows['pool'].min()} are certified, "
@@ -120,16 +119,14 @@ def broad_diverse(claim: Claim, tables: Tables, config: Any) -> Finding:
 def front(claim: Claim, tables: Tables, config: Any, *, data: str) -> Finding:
     """Entropy at equal relevance, over each control's settings; the controls the claim does not name are shown too."""
     if data == "sentences":
-        rows, unit = tables["select.readings"], "family"
-        rows = rows[rows["kind"] == "broad"]
+        unit, table, kind = "family", tables["select.readings"], "broad"
         scope = _sentences(tables, config)
     else:
-        rows, unit = tables["mixture.readings"], "mixture"
-        rows = rows[rows["kind"] == data]
+        unit, table, kind = "mixture", tables["mixture.readings"], data
         scope = (
             f"{config.mixtures} Gaussian mixtures of {config.points} points, {data} attributes, k={config.mixture_k}"
         )
-    means = rows.groupby(["method", unit, "knob"])[["ratio", "entropy"]].mean()
+    means: Any = table[table["kind"] == kind].groupby(["method", unit, "knob"])[["ratio", "entropy"]].mean()
     start = _settings(means, "top-k")[:, 0]
     hulls = {
         method: [hull(at, top) for at, top in zip(_settings(means, method), start, strict=True)]
@@ -153,7 +150,7 @@ def front(claim: Claim, tables: Tables, config: Any, *, data: str) -> Finding:
 
 def trend(claim: Claim, tables: Tables, config: Any, *, reading: str) -> Finding:
     """Rank correlation of p with a reading of each broad query, against exponents dealt at random."""
-    rows = tables["select.trends"]
+    rows: Any = tables["select.trends"]
     arms = contrasts.paired_arms(rows[rows["kind"] == "broad"], reading, unit="family")
     ours, permuted = arms["treatment"], arms["permuted-p"]
     return Finding(
@@ -186,18 +183,18 @@ def _precision(claim: Claim, tables: Tables, config: Any, *, method: str) -> Fin
     )
 
 
-def _cells(tables: Tables) -> pd.DataFrame:
+def _cells(tables: Tables) -> Any:
     """Mean readings by kind of query, method, setting and family."""
     by = ["kind", "method", "knob", "family"]
     return tables["select.readings"].groupby(by)[["precision", "entropy", "ratio"]].mean()
 
 
-def _at(cells: pd.DataFrame, kind: str, method: str, knob: float) -> pd.DataFrame:
+def _at(cells: Any, kind: str, method: str, knob: float) -> Any:
     """Readings by family at one setting; families are in sorted order."""
     return cells.loc[(kind, method, knob)]
 
 
-def _at_equal_entropy(cells: pd.DataFrame, method: str, spread: float) -> pd.Series:
+def _at_equal_entropy(cells: Any, method: str, spread: float) -> Any:
     """Precision by family of the mixture of two neighbouring settings that spreads broad queries exactly as far.
 
     A quota is a whole number, so equal spread is reached by using one limit for some queries and the next for others.
@@ -239,7 +236,7 @@ def _turns_up(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> bool:
     return bool(rise[1] * run[0] <= run[1] * rise[0])
 
 
-def _settings(means: pd.DataFrame, method: str) -> Float[np.ndarray, "unit setting 2"]:
+def _settings(means: Any, method: str) -> Float[np.ndarray, "unit setting 2"]:
     """Relevance lost and entropy of each unit at each setting of a method."""
     at = means.loc[method]
     points = at.to_numpy().reshape(at.index.get_level_values(0).nunique(), -1, 2)

@@ -131,8 +131,8 @@ def select(
         n_attributes: Attributes of the collection; ``None``: as many as the largest number implies. Changes the
             reported welfare only, never the choice.
         backend: ``dense`` works on all queries at once, ``heap`` on one after the other with fewer operations for
-            large pools, ``torch`` is ``dense`` on tensors; ``auto`` is ``torch`` for tensors, ``heap`` for a single query at
-            p = 0, else ``dense``.
+            large pools, ``torch`` is ``dense`` on tensors; ``auto`` is ``torch`` for tensors, ``heap`` for a single
+            query at p = 0, else ``dense``.
 
     Raises:
         ValueError: If k < 1, p > 1, a parameter is not positive, a similarity is not finite, or shapes differ.
@@ -206,7 +206,11 @@ def _arrays(similarity: Any, attributes: Any, backend: str) -> tuple[Any, Any, A
             return torch, given, codes.to(given.device)
         if isinstance(attributes, torch.Tensor):
             attributes = attributes.cpu().numpy()
-        return torch, given, torch.as_tensor(candidate_codes(attributes, tuple(given.shape)), device=given.device)
+        return (
+            torch,
+            given,
+            torch.as_tensor(candidate_codes(attributes, (given.shape[0], given.shape[1])), device=given.device),
+        )
     given = np.asarray(similarity, dtype=np.float64)
     given = given[None] if given.ndim == 1 else given
     if given.ndim != 2 or given.shape[1] == 0:

@@ -245,11 +245,11 @@ class WelfareNeighborsStudy(Study):
         """One method over its knob on the queries of a world."""
         at = unit.params
         done = run.need(unit.needs[0])
-        queries = done.tables["embed.queries"]
+        queries: Any = done.tables["embed.queries"]
         keep = (
             (queries["kind"] == "broad").to_numpy() if at["method"] in BROAD_ONLY else np.ones(len(queries), dtype=bool)
         )
-        asked = queries[keep].reset_index(drop=True)
+        asked: Any = queries[keep].reset_index(drop=True)
         pools = sentence_pools(
             done.tables["embed.sentences"],
             asked,
@@ -364,7 +364,7 @@ class WelfareNeighborsStudy(Study):
         return charts(tables, findings)
 
 
-def _with_queries(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
+def _with_queries(rows: pd.DataFrame, queries: Any) -> pd.DataFrame:
     """The rows with the family, search and kind of their query."""
     asked = queries[["family", "search", "kind"]]
     return rows.join(asked, on="query")
