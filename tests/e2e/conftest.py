@@ -51,8 +51,7 @@ class Gnomon:
             stderr=subprocess.PIPE,
             text=True,
             # A test run in the background of a script hands on an ignored SIGINT; a terminal's user has it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            **options,
+            **{"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options},
         )
 
     def __call__(self, *arguments, code=0, **options):
