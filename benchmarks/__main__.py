@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import os
@@ -11,6 +10,7 @@ import platform
 import sys
 
 import benchmarks
+from gnomon.names import nearest
 
 
 def names() -> list[str]:
@@ -31,9 +31,7 @@ def main(arguments: list[str]) -> int:
     chosen = [argument.replace("-", "_") for argument in arguments] or known
     for name in chosen:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; nearest is {near[0]!r}" if near else ""
-            print(f"no benchmark {name!r}{hint}", file=sys.stderr)
+            print(f"no benchmark {name!r}{nearest(name, known)}", file=sys.stderr)
             return 2
     for name in chosen:
         result = importlib.import_module(f"benchmarks.{name}").run()

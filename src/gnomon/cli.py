@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gnomon.names import nearest
 from gnomon.studies import registry
-from gnomon.studies.names import nearest
 
 if TYPE_CHECKING:
     from gnomon.studies.backends import Backend
@@ -310,13 +310,14 @@ def verify(run: RunName, runs_dir: RunsDir = Path("runs")) -> None:
 def compare(first: RunName, second: RunName, as_json: AsJson = False, runs_dir: RunsDir = Path("runs")) -> None:
     """Put two runs side by side: what differs in their making, and what they found."""
     from gnomon.lookup import find_run
-    from gnomon.terminal import comparison, comparison_table, results
+    from gnomon.studies.comparison import compare_runs
+    from gnomon.terminal import comparison_record, comparison_table, results
 
-    compared = comparison(find_run(first, runs_dir), find_run(second, runs_dir))
+    compared = compare_runs(find_run(first, runs_dir), find_run(second, runs_dir))
     if as_json:
-        typer.echo(json.dumps(compared, indent=1, ensure_ascii=False))
+        typer.echo(json.dumps(comparison_record(compared), indent=1, ensure_ascii=False))
         return
-    for name, (one, two) in compared["differences"].items():
+    for name, (one, two) in compared.differences.items():
         typer.echo(f"{name}: {one} | {two}")
     results().print(comparison_table(compared))
 

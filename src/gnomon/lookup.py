@@ -7,7 +7,7 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnomon.studies.names import nearest
+from gnomon.names import nearest
 from gnomon.studies.store import Run, find_runs
 
 if TYPE_CHECKING:

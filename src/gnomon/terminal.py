@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from gnomon.evidence import Finding, Verdict
+from gnomon.studies.comparison import Comparison
 from gnomon.studies.store import Run, UnitRecord
 
 _STYLES = {Verdict.SUPPORTED: "green", Verdict.CONTRADICTED: "red", Verdict.INCONCLUSIVE: "yellow"}
@@ -140,41 +141,30 @@ def finding_rows(finding: Finding) -> list[dict[str, str]]:
     ]
 
 
-def comparison(first: Run, second: Run) -> dict[str, Any]:
-    """Two runs side by side: what differs in their making, and each claim's effect and verdict in both."""
-    made = ("study", "preset", "seed", "commit")
-    settings = {f"config.{name}": (first.config.get(name), second.config.get(name)) for name in _union(first, second)}
-    settings |= {name: (first.record.get(name), second.record.get(name)) for name in made}
-    for part in ("versions", "machine"):
-        one, two = first.record.get(part, {}), second.record.get(part, {})
-        settings |= {f"{part}.{name}": (one.get(name), two.get(name)) for name in dict.fromkeys([*one, *two])}
-    one, two = ({finding.claim.name: finding for finding in run.findings} for run in (first, second))
+def comparison_record(compared: Comparison) -> dict[str, Any]:
+    """Two runs side by side, ready for JSON."""
     return {
-        "runs": [first.name, second.name],
-        "differences": {name: list(pair) for name, pair in settings.items() if pair[0] != pair[1]},
+        "runs": [run.name for run in compared.runs],
+        "differences": {name: list(pair) for name, pair in compared.differences.items()},
         "claims": [
-            {"claim": name, "first": _outcome(one.get(name)), "second": _outcome(two.get(name))}
-            for name in dict.fromkeys([*one, *two])
+            {"claim": name, "first": _outcome(first), "second": _outcome(second)}
+            for name, (first, second) in compared.claims.items()
         ],
     }
 
 
-def comparison_table(compared: dict[str, Any]) -> Table:
+def comparison_table(compared: Comparison) -> Table:
     """The claims of two runs, side by side."""
-    table = Table("claim", *compared["runs"], box=None, pad_edge=False, header_style="bold")
-    for row in compared["claims"]:
-        cells = [
-            f"{row[side]['effect']} -> {row[side]['difference']} {row[side]['verdict']}"
-            if row[side]
-            else "no such claim"
-            for side in ("first", "second")
-        ]
-        table.add_row(Text(row["claim"]), *map(Text, cells))
+    table = Table("claim", *(run.name for run in compared.runs), box=None, pad_edge=False, header_style="bold")
+    for name, pair in compared.claims.items():
+        table.add_row(Text(name), *(Text(_in_short(_outcome(finding))) for finding in pair))
     return table
 
 
-def _union(first: Run, second: Run) -> list[str]:
-    return list(dict.fromkeys([*first.config, *second.config]))
+def _in_short(outcome: dict[str, str] | None) -> str:
+    if outcome is None:
+        return "no such claim"
+    return f"{outcome['effect']} -> {outcome['difference']} {outcome['verdict']}"
 
 
 def _outcome(finding: Finding | None) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gnomon.evidence import Verdict
 from gnomon.report.html import write_report
-from gnomon.report.tour import Stop, cover_figure
+from gnomon.report.tour import Stop
 from gnomon.studies import registry
 from gnomon.studies.backends import Backend
 from gnomon.studies.files import StorageError
@@ -20,6 +20,7 @@ from gnomon.studies.runner import Observer, run_study
 from gnomon.studies.settings import configure
 
 if TYPE_CHECKING:
+    from gnomon.report.figures import Figure
     from gnomon.studies.study import Study
 
 
@@ -52,6 +53,7 @@ def visit(
 
 def _stop(study: Study, preset: str, runs_dir: Path, backend: Backend, observer: Observer) -> Stop:
     started = time.perf_counter()
+    figures: list[Figure] = []
     try:
         run = run_study(
             study,
@@ -60,7 +62,7 @@ def _stop(study: Study, preset: str, runs_dir: Path, backend: Backend, observer:
             runs_dir=runs_dir,
             backend=backend,
             observer=observer,
-            report=write_report,
+            report=lambda run, study: figures.extend(write_report(run, study)),
         )
     except StorageError:
         raise
@@ -72,7 +74,8 @@ def _stop(study: Study, preset: str, runs_dir: Path, backend: Backend, observer:
     trouble = "" if run.status == "done" else f"the run is {run.status}; gnomon run --resume {run.path} goes on"
     if run.errors or not (run.path / "report.html").exists():
         return Stop(study, run, seconds, trouble)
-    return Stop(study, run, seconds, trouble, cover_figure(study, run), f"{run.name}/report.html")
+    cover = next((drawn for drawn in figures if drawn.specification is not None), None)
+    return Stop(study, run, seconds, trouble, cover, f"{run.name}/report.html")
 
 
 def tour_table(stops: Sequence[Stop]) -> Table:

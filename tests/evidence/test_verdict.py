@@ -84,7 +84,7 @@ def finding(name, p, **changes):
             0.15,
             0.01,
             "supported",
-            "within +-0.2 of random-init, adjusted p = 0.01",
+            "within ±0.2 of random-init, adjusted p = 0.01",
         ),
         ({"kind": "equivalence", "margin": 0.2}, -0.1, 0.3, 0.3, "inconclusive", "adjusted p = 0.3"),
         (
@@ -93,7 +93,7 @@ def finding(name, p, **changes):
             0.3,
             1.0,
             "contradicted",
-            "the difference from random-init lies wholly outside +-0.2",
+            "the difference from random-init lies wholly outside ±0.2",
         ),
         ({"kind": "randomisation"}, 0.1, 0.3, 0.01, "supported", "beyond random-init, adjusted p = 0.01"),
     ],

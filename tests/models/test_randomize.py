@@ -158,7 +158,7 @@ def test_a_scheme_can_be_added(monkeypatch):
 
 
 def test_bad_schemes_and_bridges_are_refused(tiny):
-    with pytest.raises(ValueError, match=r"^unknown scheme 'resample'; did you mean 'resampled'\?; known: random-init"):
+    with pytest.raises(ValueError, match=r"^unknown scheme 'resample'; nearest is 'resampled'; known: random-init"):
         randomize(tiny.model, "resample", 0)
     with pytest.raises(
         ValueError, match="needs the plain Hugging Face model, got TransformerBridge; build bridges last"

@@ -51,7 +51,7 @@ def test_the_seed_decides_the_weights_and_the_global_generator_is_untouched():
 
 
 def test_bad_shapes_and_names_are_refused():
-    with pytest.raises(ValueError, match=r"unknown family 'lama'; did you mean 'llama'\?; known: llama, smollm"):
+    with pytest.raises(ValueError, match=r"unknown family 'lama'; nearest is 'llama'; known: llama, smollm"):
         tiny_decoder("lama")
     with pytest.raises(ValueError, match="width 30, heads 4 and kv_heads 2 must divide each other in that order"):
         tiny_decoder(width=30)

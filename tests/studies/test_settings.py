@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 from tiny_study.study import TinyStudy
 
-from gnomon.studies.names import nearest
+from gnomon.names import nearest
 from gnomon.studies.settings import configure
 from gnomon.studies.study import StudyConfig
 

@@ -163,9 +163,9 @@ def _rule_equivalence(claim: Claim, required: Sequence[Contrast], p_adjusted: fl
         if contrast.difference.low > claim.margin or contrast.difference.high < -claim.margin:
             return Ruling(
                 Verdict.CONTRADICTED,
-                f"the difference from {contrast.control} lies wholly outside +-{claim.margin:g}",
+                f"the difference from {contrast.control} lies wholly outside ±{claim.margin:g}",
             )
-    return _rule_p(p_adjusted, f"within +-{claim.margin:g} of {', '.join(c.control for c in required)}")
+    return _rule_p(p_adjusted, f"within ±{claim.margin:g} of {', '.join(c.control for c in required)}")
 
 
 def _rule_p(p_adjusted: float | None, supported: str) -> Ruling:

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-import platformdirs
+from gnomon.user_cache import cache_root
 
 
 def cache_folder(*parts: str) -> Path:
@@ -16,8 +16,7 @@ def cache_folder(*parts: str) -> Path:
     Raises:
         PermissionError: If it cannot be created, naming the variable that moves it.
     """
-    root = Path(os.environ.get("GNOMON_CACHE") or platformdirs.user_cache_path("gnomon"))
-    folder = root.joinpath(*parts)
+    folder = cache_root().joinpath(*parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -23,7 +23,6 @@ excluding embeddings, and control).
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import logging
 from collections.abc import Callable
@@ -32,6 +31,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+
+from gnomon.names import nearest
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +54,7 @@ def randomize(model: PreTrainedModel, scheme: str, seed: int) -> PreTrainedModel
         ValueError: If there is no such scheme, or the model is a bridge or has too few layers to shuffle.
     """
     if scheme not in SCHEMES:
-        near = difflib.get_close_matches(scheme, SCHEMES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown scheme {scheme!r}{hint}; known: {', '.join(SCHEMES)}")
+        raise ValueError(f"unknown scheme {scheme!r}{nearest(scheme, SCHEMES)}; known: {', '.join(SCHEMES)}")
     if not isinstance(model, PreTrainedModel):
         raise ValueError(
             f"randomize needs the plain Hugging Face model, got {type(model).__name__}; build bridges last"

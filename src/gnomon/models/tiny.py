@@ -7,7 +7,6 @@ norms, sliding windows, soft-capped logits, scaled rotary frequencies.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +18,8 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+
+from gnomon.names import nearest
 
 #: Special tokens of :func:`word_tokenizer`, ids 0 to 2.
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
@@ -63,9 +64,7 @@ def tiny_decoder(
     """
     name = family.replace("_", "-")
     if name not in FAMILIES:
-        near = difflib.get_close_matches(name, FAMILIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"unknown family {family!r}{hint}; known: {', '.join(FAMILIES)}")
+        raise ValueError(f"unknown family {family!r}{nearest(name, FAMILIES)}; known: {', '.join(FAMILIES)}")
     if width % heads or heads % kv_heads:
         raise ValueError(f"width {width}, heads {heads} and kv_heads {kv_heads} must divide each other in that order")
     shape = {

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from gnomon.studies.study import Study
 
 
-def write_report(run: Run, study: Study) -> None:
+def write_report(run: Run, study: Study) -> list[Figure]:
     """Write ``report.html`` and, for every figure, its files under ``charts/``, into the run folder.
+
+    Returns the figures.
 
     A study without the tables for its charts still gets its page; it says which table is missing. If the charts
     cannot be drawn, the page is written without them before the error is raised.
@@ -52,6 +54,7 @@ def write_report(run: Run, study: Study) -> None:
         raise
     finally:
         write_text(run.path / "report.html", render(page_of_run(run, study, figures, notices)))
+    return figures
 
 
 def save_figures(figures: Iterable[Figure], run: Run) -> None:

@@ -30,6 +30,7 @@ from gnomon.report.jobs import Jobs, cancel
 from gnomon.report.page import finding_rows, findings_so_far
 from gnomon.report.progress import progress_events, progress_of
 from gnomon.studies import registry
+from gnomon.studies.comparison import compare_runs
 from gnomon.studies.settings import configure
 from gnomon.studies.store import Run, find_runs
 
@@ -151,15 +152,8 @@ class _Site:
         if len(chosen) != 2:
             raise HTTPException(400, f"choose two runs to compare, not {len(chosen)}")
         pair = [self._find_run(name) for name in chosen]
-        findings = [{finding.claim.name: finding for finding in findings_so_far(run)} for run in pair]
-        claims = dict.fromkeys(name for of_run in findings for name in of_run)
-        return self._page(
-            request,
-            "compare.html",
-            pair=pair,
-            differences=_differences(*pair),
-            claims=[(name, [of_run.get(name) for of_run in findings]) for name in claims],
-        )
+        compared = await run_in_threadpool(compare_runs, *pair)
+        return self._page(request, "compare.html", compared=compared)
 
     async def events(self, request: Request) -> Response:
         run = self._find_run(request.path_params["run"])
@@ -288,15 +282,3 @@ def _log(run: Run) -> str:
     """Tracebacks of the units that failed, the first few."""
     found = sorted((run.path / "tracebacks").glob("*.txt"))[:3]
     return "\n\n".join(path.read_text(encoding="utf-8", errors="replace")[-4000:] for path in found)
-
-
-def _differences(first: Run, second: Run) -> list[tuple[str, str, str]]:
-    """What differs in the making of two runs: setting, and its value in each."""
-    made = [
-        {"study": run.study, "preset": run.preset, "commit": run.record.get("commit", ""), **run.config}
-        | {f"version of {name}": version for name, version in run.record.get("versions", {}).items()}
-        for run in (first, second)
-    ]
-    names = dict.fromkeys([*made[0], *made[1]])
-    values = [(name, *(str(of_run.get(name, "–")) for of_run in made)) for name in names]
-    return [(name, one, two) for name, one, two in values if one != two]

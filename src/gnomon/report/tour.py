@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.evidence import Finding, Verdict
-from gnomon.report.figures import Figure, figure
 from gnomon.report.html import render_page
 from gnomon.studies.files import write_text
-from gnomon.studies.unit import MissingTable
 
 if TYPE_CHECKING:
+    from gnomon.report.figures import Figure
     from gnomon.studies.store import Run
     from gnomon.studies.study import Study
 
@@ -28,7 +27,7 @@ class Stop:
         run: What its run left; ``None`` if it could not even start.
         seconds: Wall-clock time the run took on this tour.
         trouble: Why there is no complete run, in one line.
-        cover: The first chart of the study.
+        cover: The first chart of the report.
         report: Address of the run's report, relative to the tour's page.
     """
 
@@ -61,19 +60,6 @@ class Stop:
     def verdicts(self) -> dict[Verdict, int]:
         """How many of the claims got each verdict."""
         return {verdict: sum(f.verdict == verdict for f in self.findings) for verdict in Verdict}
-
-
-def cover_figure(study: Study, run: Run) -> Figure | None:
-    """The study's first chart of this run, drawn; ``None`` if its table is missing or it draws only elements."""
-    try:
-        charts = study.charts(run.tables, run.findings)
-    except MissingTable:
-        return None
-    for name, drawn in charts.items():
-        cover = figure(name, drawn)
-        if cover.specification is not None:
-            return cover
-    return None
 
 
 def write_tour(stops: Sequence[Stop], path: Path, *, preset: str) -> None:

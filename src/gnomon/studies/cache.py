@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from filelock import FileLock, Timeout
 
 from gnomon.studies.files import damaged, sha256, write_json
+from gnomon.user_cache import cache_root
 
 DEFAULT_LIMIT_GB = 20.0
 _RECORD = "unit.json"
@@ -55,7 +55,7 @@ class UnitCache:
     """
 
     def __init__(self, root: Path | None = None, *, limit_gb: float | None = None) -> None:
-        self.root = root or cache_folder()
+        self.root = root or cache_root()
         self.limit = (limit_gb if limit_gb is not None else _limit_from_environment()) * 1e9
         self._units = self.root / "units"
         self._drafts = self.root / "drafts"
@@ -188,11 +188,6 @@ class UnitCache:
             pid, node, _ = path.name.split("@")
             if node == platform.node() and not _is_alive(int(pid)):
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def cache_folder() -> Path:
-    """``$GNOMON_CACHE``, else gnomon's folder in the user's cache."""
-    return Path(os.environ.get("GNOMON_CACHE") or platformdirs.user_cache_path("gnomon"))
 
 
 def _limit_from_environment() -> float:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.studies.backends import ONE_THREAD
-from gnomon.studies.cache import UnitCache, cache_folder
+from gnomon.studies.cache import UnitCache
 from gnomon.studies.measuring import Outcome, UnitTask, failure, measure_unit
+from gnomon.user_cache import cache_root
 
 RETRIES = 3
 
@@ -150,7 +151,7 @@ def adopt_unit(cache: UnitCache, key: str, packed: bytes) -> None:
 
 def _measure_remotely(task: UnitTask, need_keys: list[str], *needs: bytes) -> tuple[Outcome, bytes | None]:
     """Runs on a node: measure the unit in the node's own cache and send it back."""
-    cache = UnitCache(cache_folder() / "ray", limit_gb=task.cache.limit / 1e9)
+    cache = UnitCache(cache_root() / "ray", limit_gb=task.cache.limit / 1e9)
     keys = [*need_keys, task.key]
     with cache.pinned(keys):
         for key, packed in zip(need_keys, needs, strict=True):

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.studies.names import nearest
+from gnomon.names import nearest
 
 if TYPE_CHECKING:
     from gnomon.studies.study import Study

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import gnomon
+from gnomon.names import nearest
 from gnomon.studies.backends import Backend, LocalBackend
 from gnomon.studies.cache import UnitCache
 from gnomon.studies.files import StorageError, damaged
 from gnomon.studies.judging import judge
 from gnomon.studies.measuring import Outcome, UnitTask
-from gnomon.studies.names import nearest
 from gnomon.studies.plan import PlannedUnit, critical_seconds, dependants, plan_units
 from gnomon.studies.provenance import git_commit, machine, versions
 from gnomon.studies.run_folder import RunFolder

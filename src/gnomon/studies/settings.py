@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from gnomon.studies.names import nearest
+from gnomon.names import nearest
 from gnomon.studies.study import Study, StudyConfig
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from gnomon.evidence import Claim, Finding
-from gnomon.studies.names import nearest
+from gnomon.names import nearest
 from gnomon.studies.unit import MissingTable, Tables, Unit, UnitRun
 
 
