@@ -25,6 +25,7 @@ set functions".
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -194,25 +195,36 @@ def greedy_heap(
 def _greedy_by_ratio(
     similarity: list[float], codes: list[int], k: int
 ) -> tuple[Int[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """The commonest case, one attribute a candidate and p = 0, in plain numbers: arrays of one element are slow."""
-    waiting: dict[int, list[int]] = {}
-    for position, code in enumerate(codes):
-        if code >= 0:
-            waiting.setdefault(code, []).append(position)
-    heap = [(-similarity[members[0]], members[0], 0, 1.0) for members in waiting.values()]
-    heapq.heapify(heap)
-    positions, ratios = [], []
-    while heap and len(positions) < k:
-        negative_ratio, position, place, level = heap[0]
+    """The commonest case, one attribute a candidate and p = 0, in plain numbers: arrays of one element are slow.
+
+    A candidate's ratio is at most its similarity, so the pool is read only as far as a better one may still lie.
+    """
+    levels: dict[int, float] = {}
+    behind: dict[int, deque[int]] = {}  # for each attribute with a candidate on the heap, those read after it
+    heap: list[tuple[float, int]] = []
+    positions, ratios, read = [], [], 0
+    while len(positions) < k:
+        while read < len(codes) and (not heap or -heap[0][0] < similarity[read]):
+            code = codes[read]
+            if code in behind:
+                behind[code].append(read)
+            elif code >= 0:
+                behind[code] = deque()
+                heapq.heappush(heap, (-(similarity[read] / levels.get(code, 1.0)), read))
+            read += 1
+        if not heap:
+            break
+        negative_ratio, position = heap[0]
         positions.append(position)
         ratios.append(-negative_ratio)
-        members = waiting[codes[position]]
-        if place + 1 < len(members):
-            level += similarity[position]
-            following = members[place + 1]
-            heapq.heapreplace(heap, (-(similarity[following] / level), following, place + 1, level))
+        code = codes[position]
+        level = levels[code] = levels.get(code, 1.0) + similarity[position]
+        if behind[code]:
+            following = behind[code].popleft()
+            heapq.heapreplace(heap, (-(similarity[following] / level), following))
         else:
             heapq.heappop(heap)
+            del behind[code]
     short = k - len(positions)
     return np.array([*positions, *[-1] * short]), np.concatenate([np.log1p(ratios), np.full(short, -np.inf)])
 
