@@ -32,8 +32,11 @@ for name, policy in rules.items():
     worth = evaluate(seller, policy, prior)
     print(f"{name:22}  {worth.W_B:29.3f}   {worth.W_G:13.3f}   {worth.share_G:6.3f}")
 
-# The rule only binds if precision can be checked. A seller who blurs more than it says is caught from its log.
+# The rule only binds if precision can be checked. A seller who goes on blurring is caught from its log: it shows less
+# than it declares, and even if it forges what it used, its signals are right too seldom.
 honest = simulate_log(seller, rules["rule: never below .70"], prior, n_runs=300, rounds=10)
-covert = honest.assign(q_used=0.55)
-print("\nhonest log\n" + str(audit_log(honest)))
-print("covert log\n" + str(audit_log(covert)))
+blurred = simulate_log(seller, unruled, prior, n_runs=300, rounds=10)
+covert = blurred.assign(q_declared=blurred["q_declared"].clip(lower=0.7))
+forged = covert.assign(q_used=covert["q_declared"])
+for name, log in (("honest", honest), ("covert", covert), ("forged", forged)):
+    print(f"\n{name} log\n{audit_log(log)}")

@@ -6,7 +6,6 @@ Nothing heavy is imported until a command needs it. Results go to stdout, progre
 
 from __future__ import annotations
 
-import csv
 import json
 import signal
 import sys
@@ -181,12 +180,18 @@ def run(
     workers: Workers = None,
     ray_address: RayAddress = None,
     gpus_per_unit: GpusPerUnit = None,
+    max_calls: Annotated[int | None, typer.Option(min=1, help="Calls to model servers the run may make.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help="What they may cost; needs --prices.")] = None,
+    prices: Annotated[
+        str | None, typer.Option(metavar="IN,OUT", help="What a server charges for a million tokens read, written.")
+    ] = None,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with an earlier run.")] = None,
     report: Annotated[bool, typer.Option(help="Draw the charts and report.html.")] = True,
     quiet: Quiet = False,
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Run a study: its claims, each beside its control."""
+    from gnomon.chats import RunChats
     from gnomon.lookup import find_run, resume_hint, trouble
     from gnomon.studies.files import StorageError
     from gnomon.studies.runner import Interrupted, run_study
@@ -214,6 +219,7 @@ def run(
             resume=earlier.path if earlier else None,
             observer=observer,
             report=_write_report if report else None,
+            chats=RunChats.limited(max_calls, max_cost, prices),
         )
     except Interrupted as interrupted:
         observer.close()
@@ -251,35 +257,15 @@ def findings(
 ) -> None:
     """Show findings of runs, each effect beside its controls."""
     from gnomon.lookup import find_run, newest_runs
-    from gnomon.terminal import finding_rows, findings_table, results
+    from gnomon.terminal import findings_csv, findings_json, findings_table, results
 
     if as_json and as_csv:
         raise ValueError("choose one of --json and --csv")
     chosen = [find_run(name, runs_dir) for name in runs] if runs else newest_runs(runs_dir)
     if as_json:
-        whole = [
-            {
-                "run": run.name,
-                "study": run.study,
-                "preset": run.preset,
-                "status": run.status,
-                "findings": [finding.to_dict() for finding in run.findings],
-                "shortfalls": [vars(shortfall) for shortfall in run.shortfalls],
-            }
-            for run in chosen
-        ]
-        typer.echo(json.dumps(whole, indent=1, ensure_ascii=False))
+        typer.echo(findings_json(chosen))
     elif as_csv:
-        rows = [
-            {"run": run.name, "study": run.study, **row}
-            for run in chosen
-            for finding in run.findings
-            for row in finding_rows(finding)
-        ]
-        columns = ("run", "study", "claim", "effect", "control", "difference", "p", "n", "verdict", "reason")
-        writer = csv.writer(sys.stdout)
-        writer.writerow(columns)
-        writer.writerows([row[column] for column in columns] for row in rows)
+        typer.echo(findings_csv(chosen), nl=False)
     else:
         for run in chosen:
             typer.echo(f"{run.study} ({run.preset}) {run.name}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 import sys
 import time
@@ -139,6 +142,34 @@ def finding_rows(finding: Finding) -> list[dict[str, str]]:
         }
         for contrast in finding.contrasts
     ]
+
+
+def findings_json(runs: Sequence[Run]) -> str:
+    """The findings of runs as JSON, with the units that left no rows."""
+    whole = [
+        {
+            "run": run.name,
+            "study": run.study,
+            "preset": run.preset,
+            "status": run.status,
+            "findings": [finding.to_dict() for finding in run.findings],
+            "shortfalls": [vars(shortfall) for shortfall in run.shortfalls],
+        }
+        for run in runs
+    ]
+    return json.dumps(whole, indent=1, ensure_ascii=False)
+
+
+def findings_csv(runs: Sequence[Run]) -> str:
+    """The findings of runs as CSV, one row a claim and control."""
+    columns: list[str] = ["run", "study", *_COLUMNS, "reason"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for run in runs:
+        for finding in run.findings:
+            writer.writerows({"run": run.name, "study": run.study, **row} for row in finding_rows(finding))
+    return text.getvalue()
 
 
 def comparison_record(compared: Comparison) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pydantic import BaseModel
 
-from gnomon.models.call_cache import CallBudget, CallCache
-from gnomon.models.chat import Missing, Reply, ScriptedChat
+from gnomon.models.call_cache import CallBudget, CallCache, connection
+from gnomon.models.chat import Missing, OutOfBudget, Reply, ScriptedChat
 from gnomon.models.endpoint import EndpointChat, Prices, chat_model
 
 SECRET = "sk-loopback-secret"
@@ -244,6 +245,70 @@ def test_failures_are_not_cached(serve, tmp_path):
     assert only(chat.complete([QUESTION])).text == "Yes."
 
 
+def test_a_reply_is_stored_while_others_of_its_batch_are_still_in_flight(serve, tmp_path):
+    cache = CallCache(tmp_path / "calls.sqlite3")
+
+    def after_the_other_is_stored(body):
+        if body["messages"][-1]["content"] == "slow":
+            for _ in range(500):
+                if stored_replies(cache.path):
+                    return 200, {}, completion("Yes.")
+                time.sleep(0.01)
+            return 500, {}, {"error": {"message": "nothing was stored in five seconds"}}
+        return 200, {}, completion("Yes.")
+
+    server = serve(after_the_other_is_stored)
+    questions = [[{"role": "user", "content": speed}] for speed in ("slow", "fast")]
+    answers = EndpointChat("m", server.url, cache=cache, retries=0).complete(questions)
+    assert [reply.text for (reply,) in answers] == ["Yes.", "Yes."]
+    assert stored_replies(cache.path) == 2
+
+
+def stored_replies(path):
+    with connection(path) as database:
+        return database.execute("select count(*) from replies").fetchone()[0]
+
+
+def test_an_interrupt_ends_the_batch_and_keeps_what_was_answered(serve, tmp_path):
+    def interrupting(body):
+        if len(server.requests) == 4:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.02)
+        return 200, {}, completion("Yes.")
+
+    server = serve(interrupting)
+    cache = CallCache(tmp_path / "calls.sqlite3")
+    questions = [[{"role": "user", "content": str(number)}] for number in range(100)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            EndpointChat("m", server.url, cache=cache, concurrency=2).complete(questions)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert 2 <= stored_replies(cache.path) < 50
+    assert len(server.requests) < 50
+
+
+def test_replies_come_in_the_order_of_the_questions_whatever_the_order_of_arrival(serve):
+    def later_first(body):
+        number = int(body["messages"][-1]["content"])
+        time.sleep(0.02 * (4 - number))
+        return 200, {}, completion(str(number))
+
+    questions = [[{"role": "user", "content": str(number)}] for number in range(4)]
+    answers = EndpointChat("m", serve(later_first).url).complete(questions)
+    assert [reply.text for (reply,) in answers] == ["0", "1", "2", "3"]
+
+
+def test_stored_replies_are_found_together(tmp_path):
+    cache = CallCache(tmp_path / "calls.sqlite3")
+    with cache.opened() as replies:
+        for number in (1, 700):
+            replies.store(str(number), {"text": number})
+        replies.store("1", {"text": "a second reply to one call"})
+        assert replies.find([str(number) for number in range(1_200)]) == {"1": {"text": 1}, "700": {"text": 700}}
+
+
 def test_parsed_replies_come_back_from_the_cache_parsed(serve, tmp_path):
     cache = CallCache(tmp_path / "calls.sqlite3")
     server = serve((200, {}, completion('{"answer": "yes", "confidence": 0.9}')))
@@ -260,7 +325,7 @@ def test_the_budget_of_calls_holds_over_a_batch_and_its_price_is_counted(serve, 
     questions = [[{"role": "user", "content": str(number)}] for number in range(5)]
     answers = [answer for (answer,) in chat.complete(questions)]
     assert sum(isinstance(answer, Reply) for answer in answers) == 3
-    assert {answer.reason for answer in answers if isinstance(answer, Missing)} == {"budget of 3 calls is spent"}
+    assert {answer for answer in answers if isinstance(answer, Missing)} == {OutOfBudget("budget of 3 calls is spent")}
     assert len(server.requests) == 3
     assert budget.spent() == (3, pytest.approx(3 * 200e-6))
 

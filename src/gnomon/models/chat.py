@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
@@ -32,6 +33,16 @@ class Missing:
 
     def __bool__(self) -> bool:
         return False
+
+
+@dataclass(frozen=True)
+class OutOfBudget(Missing):
+    """A call that was not made, because what the run may spend was spent."""
+
+
+@dataclass(frozen=True)
+class Unreachable(Missing):
+    """A call that the server did not answer: it is down, too slow, or refuses the key."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +169,10 @@ class ChatModel(ABC):
         if n < 1 or (n > 1 and temperature == 0):
             raise ValueError(f"n must be >= 1, and 1 at temperature 0; got n={n}, temperature={temperature}")
         settings = Settings(schema, temperature, max_tokens, logprobs)
+        parameters = settings.parameters
         requests = [Request(conversation, sample) for conversation in conversations for sample in range(n)]
         answers = self._through_cache(
-            [("complete", request.conversation, request.sample, settings.parameters) for request in requests],
+            [("complete", request.conversation, request.sample, parameters) for request in requests],
             lambda wanted: self._complete([requests[index] for index in wanted], settings),
             asdict,
             lambda stored: _stored_reply(stored, schema),
@@ -196,23 +208,25 @@ class ChatModel(ABC):
         )
 
     @abstractmethod
-    def _complete(self, requests: Sequence[Request], settings: Settings) -> list[Reply | Missing]:
-        """Answer each request."""
+    def _complete(self, requests: Sequence[Request], settings: Settings) -> Iterator[tuple[int, Reply | Missing]]:
+        """Answer each request: its position and the answer, as soon as it is there and in whatever order."""
 
     @abstractmethod
-    def _choices(self, conversations: Sequence[Conversation], choices: tuple[str, ...]) -> list[ChoiceScores | Missing]:
-        """Score the choices in each conversation."""
+    def _choices(
+        self, conversations: Sequence[Conversation], choices: tuple[str, ...]
+    ) -> Iterator[tuple[int, ChoiceScores | Missing]]:
+        """Score the choices in each conversation, as :meth:`_complete` answers."""
 
     @abstractmethod
     def _sequences(
         self, conversations: Sequence[Conversation], continuations: tuple[str, ...]
-    ) -> list[tuple[float, ...] | Missing]:
-        """Score the continuations in each conversation."""
+    ) -> Iterator[tuple[int, tuple[float, ...] | Missing]]:
+        """Score the continuations in each conversation, as :meth:`_complete` answers."""
 
     def _through_cache(
         self,
         calls: Sequence[tuple[str, Conversation, int, dict[str, Any]]],
-        ask: Callable[[list[int]], list[Value | Missing]],
+        ask: Callable[[list[int]], Iterator[tuple[int, Value | Missing]]],
         encode: Callable[[Any], dict[str, Any]],
         decode: Callable[[dict[str, Any]], Value | Missing],
     ) -> list[Value | Missing]:
@@ -229,16 +243,17 @@ class ChatModel(ABC):
             )
             for kind, conversation, sample, parameters in calls
         ]
-        answers: dict[int, Value | Missing] = {}
-        if self.cache is not None:
-            for index, key in enumerate(keys):
-                if (stored := self.cache.find(key)) is not None:
-                    answers[index] = decode(stored)
-        wanted = [index for index in range(len(calls)) if index not in answers]
-        for index, answer in zip(wanted, ask(wanted) if wanted else [], strict=True):
-            answers[index] = answer
-            if self.cache is not None and not isinstance(answer, Missing):
-                self.cache.store(keys[index], encode(answer) | ({"parsed": None} if isinstance(answer, Reply) else {}))
+        with self.cache.opened() if self.cache is not None else nullcontext() as replies:
+            stored = replies.find(keys) if replies is not None else {}
+            answers = {index: decode(stored[key]) for index, key in enumerate(keys) if key in stored}
+            wanted = [index for index in range(len(calls)) if index not in answers]
+            # Every answer is stored when it arrives: a run that is killed repeats no call that was answered.
+            for position, answer in ask(wanted) if wanted else ():
+                index = wanted[position]
+                answers[index] = answer
+                if replies is not None and not isinstance(answer, Missing):
+                    plain = {"parsed": None} if isinstance(answer, Reply) else {}
+                    replies.store(keys[index], encode(answer) | plain)
         return [answers[index] for index in range(len(calls))]
 
 
@@ -269,23 +284,33 @@ class ScriptedChat(ChatModel):
         """The script's name."""
         return {"model": self.name, "base_url": "script:"}
 
-    def _complete(self, requests: Sequence[Request], settings: Settings) -> list[Reply | Missing]:
-        if self._reply is None:
-            return [Missing(f"{self.name} is scripted to score, not to reply")] * len(requests)
-        return [parse_reply(Reply(self._reply(request.conversation)), settings.schema) for request in requests]
+    def _complete(self, requests: Sequence[Request], settings: Settings) -> Iterator[tuple[int, Reply | Missing]]:
+        for position, request in enumerate(requests):
+            yield position, self._written(request.conversation, settings.schema)
 
-    def _choices(self, conversations: Sequence[Conversation], choices: tuple[str, ...]) -> list[ChoiceScores | Missing]:
-        if self._score is None:
-            return [Missing(f"{self.name} is scripted to reply, not to score")] * len(conversations)
-        return [normalised(self._score(conversation, choices)) for conversation in conversations]
+    def _written(self, conversation: Conversation, schema: type[BaseModel] | None) -> Reply | Missing:
+        if self._reply is None:
+            return Missing(f"{self.name} is scripted to score, not to reply")
+        return parse_reply(Reply(self._reply(conversation)), schema)
+
+    def _choices(
+        self, conversations: Sequence[Conversation], choices: tuple[str, ...]
+    ) -> Iterator[tuple[int, ChoiceScores | Missing]]:
+        for position, conversation in enumerate(conversations):
+            scored = self._scored(conversation, choices)
+            yield position, scored if isinstance(scored, Missing) else normalised(scored)
 
     def _sequences(
         self, conversations: Sequence[Conversation], continuations: tuple[str, ...]
-    ) -> list[tuple[float, ...] | Missing]:
+    ) -> Iterator[tuple[int, tuple[float, ...] | Missing]]:
+        for position, conversation in enumerate(conversations):
+            scored = self._scored(conversation, continuations)
+            yield position, scored if isinstance(scored, Missing) else tuple(scored[text] for text in continuations)
+
+    def _scored(self, conversation: Conversation, texts: tuple[str, ...]) -> Mapping[str, float] | Missing:
         if self._score is None:
-            return [Missing(f"{self.name} is scripted to reply, not to score")] * len(conversations)
-        scored = [self._score(conversation, continuations) for conversation in conversations]
-        return [tuple(scores[text] for text in continuations) for scores in scored]
+            return Missing(f"{self.name} is scripted to reply, not to score")
+        return self._score(conversation, texts)
 
 
 def normalised(logprobs: Mapping[str, float]) -> ChoiceScores:

@@ -6,26 +6,32 @@ import asyncio
 import json
 import math
 import os
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
+from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
 
 import openai
 from pydantic import BaseModel, SecretStr
 
-from gnomon.models.call_cache import CallBudget, CallCache
+from gnomon.models.call_cache import CallBudget, CallCache, Ledger
 from gnomon.models.chat import (
     ChatModel,
     ChoiceScores,
     Conversation,
     Missing,
+    OutOfBudget,
     Reply,
     Request,
     ScriptedChat,
     Settings,
     TokenLogprob,
+    Unreachable,
     normalised,
     parse_reply,
 )
@@ -38,9 +44,11 @@ __all__ = [
     "Conversation",
     "EndpointChat",
     "Missing",
+    "OutOfBudget",
     "Prices",
     "Reply",
     "ScriptedChat",
+    "Unreachable",
     "chat_model",
 ]
 
@@ -120,41 +128,63 @@ class EndpointChat(ChatModel):
     def __repr__(self) -> str:
         return f"EndpointChat({self.model!r}, {self.base_url!r})"
 
-    def _complete(self, requests: Sequence[Request], settings: Settings) -> list[Reply | Missing]:
-        return self._together(
-            lambda client: [self._one(client, request.conversation, settings) for request in requests]
-        )
+    def _complete(self, requests: Sequence[Request], settings: Settings) -> Iterator[tuple[int, Reply | Missing]]:
+        return self._together(lambda line: [self._one(line, request.conversation, settings) for request in requests])
 
-    def _choices(self, conversations: Sequence[Conversation], choices: tuple[str, ...]) -> list[ChoiceScores | Missing]:
+    def _choices(
+        self, conversations: Sequence[Conversation], choices: tuple[str, ...]
+    ) -> Iterator[tuple[int, ChoiceScores | Missing]]:
         return self._together(
-            lambda client: [self._one_choice(client, conversation, choices) for conversation in conversations]
+            lambda line: [self._one_choice(line, conversation, choices) for conversation in conversations]
         )
 
     def _sequences(
         self, conversations: Sequence[Conversation], continuations: tuple[str, ...]
-    ) -> list[tuple[float, ...] | Missing]:
+    ) -> Iterator[tuple[int, tuple[float, ...] | Missing]]:
         reason = f"a chat server does not score given text ({len(continuations)} continuations); use a local model"
-        return [Missing(reason)] * len(conversations)
+        yield from enumerate([Missing(reason)] * len(conversations))
 
-    def _together(self, calls: Callable[[openai.AsyncOpenAI], list[Coroutine[Any, Any, Result]]]) -> list[Result]:
-        async def gathered() -> list[Result]:
-            async with openai.AsyncOpenAI(
+    def _together(self, calls: Callable[[_Line], list[Coroutine[Any, Any, Result]]]) -> Iterator[tuple[int, Result]]:
+        """Positions and results of the calls, in the order of arrival; whoever stops listening stops the calls."""
+        arrived: SimpleQueue[tuple[int, Result] | None] = SimpleQueue()
+        turn = _Turnstile(self._concurrency, self._interval)
+
+        async def ask_all() -> None:
+            server = openai.AsyncOpenAI(
                 api_key=self._key.get_secret_value(),
                 base_url=self.base_url,
                 timeout=self._timeout,
                 max_retries=self._retries,
-            ) as client:
-                turn = _Turnstile(self._concurrency, self._interval)
-                return list(await asyncio.gather(*(turn.through(call) for call in calls(client))))
+            )
+            with self._budget.opened() if self._budget is not None else nullcontext() as ledger:
+                async with server as client:
 
-        # A thread of its own, because the caller may be inside an event loop (a notebook, the web app).
+                    async def ask(position: int, call: Coroutine[Any, Any, Result]) -> None:
+                        try:
+                            arrived.put((position, await turn.through(call)))
+                        finally:
+                            call.close()  # one that never had its turn
+
+                    listed = calls(_Line(client, ledger))
+                    await asyncio.gather(*(ask(position, call) for position, call in enumerate(listed)))
+
+        # A thread of its own, because the caller may be inside an event loop (a notebook, the web app), and because
+        # what has arrived is stored while other calls are in flight.
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, gathered()).result()
+            asking = thread.submit(asyncio.run, ask_all())
+            asking.add_done_callback(lambda _: arrived.put(None))
+            try:
+                while (pair := arrived.get()) is not None:
+                    yield pair
+            except BaseException:  # an interrupt while others wait for their turn: they would still be paid for
+                turn.closed.set()
+                raise
+            asking.result()
 
-    async def _one(self, client: openai.AsyncOpenAI, conversation: Conversation, settings: Settings) -> Reply | Missing:
+    async def _one(self, line: _Line, conversation: Conversation, settings: Settings) -> Reply | Missing:
         answer: Reply | Missing = Missing("not asked")
         for _ in range(self._retries + 1 if settings.schema else 1):
-            answer = await self._ask(client, conversation, settings)
+            answer = await self._ask(line, conversation, settings)
             if isinstance(answer, Missing):
                 return answer
             answer = parse_reply(answer, settings.schema)
@@ -162,16 +192,14 @@ class EndpointChat(ChatModel):
                 return answer
         return answer
 
-    async def _ask(
-        self, client: openai.AsyncOpenAI, conversation: Conversation, settings: Settings, **extra: Any
-    ) -> Reply | Missing:
+    async def _ask(self, line: _Line, conversation: Conversation, settings: Settings, **extra: Any) -> Reply | Missing:
         """One call; JSON modes the server refuses are stepped down and not tried again."""
         while True:
-            if self._budget is not None and (spent := self._budget.reserve()):
-                return Missing(spent)
+            if line.ledger is not None and (spent := line.ledger.reserve()):
+                return OutOfBudget(spent)
             mode = self._json_mode
             try:
-                completion: Any = await client.chat.completions.create(
+                completion: Any = await line.client.chat.completions.create(
                     model=self.model,
                     messages=_with_instruction(conversation, settings.schema, mode),
                     temperature=settings.temperature,
@@ -188,18 +216,18 @@ class EndpointChat(ChatModel):
                 )
                 continue
             except openai.OpenAIError as error:
-                return Missing(f"{type(error).__name__}: {_message(error)}")
+                return Unreachable(f"{type(error).__name__}: {_message(error)}")
             except ValueError as error:  # a body that is cut off or is no JSON
                 return Missing(f"the server's answer cannot be read: {_message(error)}")
             reply = _reply(completion)
-            if self._budget is not None and isinstance(reply, Reply):
-                self._budget.charge(self._prices.cost(reply))
+            if line.ledger is not None and isinstance(reply, Reply):
+                line.ledger.charge(self._prices.cost(reply))
             return reply
 
     async def _one_choice(
-        self, client: openai.AsyncOpenAI, conversation: Conversation, choices: tuple[str, ...]
+        self, line: _Line, conversation: Conversation, choices: tuple[str, ...]
     ) -> ChoiceScores | Missing:
-        answer = await self._ask(client, conversation, Settings(max_tokens=1, logprobs=True))
+        answer = await self._ask(line, conversation, Settings(max_tokens=1, logprobs=True))
         if isinstance(answer, Missing):
             return answer
         if answer.logprobs:
@@ -207,16 +235,26 @@ class EndpointChat(ChatModel):
             if all(math.isfinite(value) for value in found.values()):
                 return normalised(found)
         drawn = [
-            await self._ask(client, conversation, Settings(temperature=0.7, max_tokens=16))
-            for _ in range(self._sampled)
+            await self._ask(line, conversation, Settings(temperature=0.7, max_tokens=16)) for _ in range(self._sampled)
         ]
+        if unasked := [reply for reply in drawn if isinstance(reply, OutOfBudget | Unreachable)]:
+            return unasked[0]
         return _sampled_scores([reply.text for reply in drawn if isinstance(reply, Reply)], choices)
 
 
+@dataclass(frozen=True)
+class _Line:
+    """What the calls of one batch share: the connection to the server and the open ledger of the budget."""
+
+    client: openai.AsyncOpenAI
+    ledger: Ledger | None
+
+
 class _Turnstile:
-    """Lets a few calls through at a time, and no more than one an interval."""
+    """Lets a few calls through at a time, and no more than one an interval; none once it is closed."""
 
     def __init__(self, concurrency: int, interval: float) -> None:
+        self.closed = threading.Event()
         self._open = asyncio.Semaphore(concurrency)
         self._interval = interval
         self._next = 0.0
@@ -228,6 +266,8 @@ class _Turnstile:
             self._next = start + self._interval
             if start > now:
                 await asyncio.sleep(start - now)
+            if self.closed.is_set():
+                raise asyncio.CancelledError
             return await call
 
 
@@ -236,6 +276,7 @@ def chat_model(
     *,
     cache: CallCache | None = None,
     budget: CallBudget | None = None,
+    prices: Prices | None = None,
     prompt_version: str = "1",
     api_key_env: str = "OPENAI_API_KEY",
 ) -> ChatModel:
@@ -247,7 +288,13 @@ def chat_model(
     model, at, url = name.partition("@")
     if at and url.startswith(("http://", "https://")):
         return EndpointChat(
-            model, url, cache=cache, budget=budget, prompt_version=prompt_version, api_key_env=api_key_env
+            model,
+            url,
+            cache=cache,
+            budget=budget,
+            prices=prices,
+            prompt_version=prompt_version,
+            api_key_env=api_key_env,
         )
     from gnomon.models.local_chat import LocalChat
 
@@ -292,8 +339,12 @@ def _response_format(schema: type[BaseModel] | None, mode: JsonMode) -> dict[str
         return {}
     if mode == "json_object":
         return {"response_format": {"type": "json_object"}}
-    described = {"name": schema.__name__, "schema": schema.model_json_schema()}
-    return {"response_format": {"type": "json_schema", "json_schema": described}}
+    return {"response_format": {"type": "json_schema", "json_schema": _described(schema)}}
+
+
+@lru_cache
+def _described(schema: type[BaseModel]) -> dict[str, Any]:
+    return {"name": schema.__name__, "schema": schema.model_json_schema()}
 
 
 def _mass(top: Any, choices: tuple[str, ...]) -> dict[str, float]:

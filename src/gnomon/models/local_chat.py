@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -79,8 +79,9 @@ class LocalChat(ChatModel):
         )
         return list(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _complete(self, requests: Sequence[Request], settings: Settings) -> list[Reply | Missing]:
-        return [self._generate(request, settings) for request in requests]
+    def _complete(self, requests: Sequence[Request], settings: Settings) -> Iterator[tuple[int, Reply | Missing]]:
+        for position, request in enumerate(requests):
+            yield position, self._generate(request, settings)
 
     def _generate(self, request: Request, settings: Settings) -> Reply | Missing:
         tokenizer = self._loaded.tokenizer
@@ -119,23 +120,19 @@ class LocalChat(ChatModel):
             tokens.append(TokenLogprob(str(self._loaded.tokenizer.decode([token])), float(row[token]), alternatives))
         return tuple(tokens)
 
-    def _choices(self, conversations: Sequence[Conversation], choices: tuple[str, ...]) -> list[ChoiceScores | Missing]:
-        scored = self._sequences(conversations, choices)
-        return [
-            scores if isinstance(scores, Missing) else normalised(dict(zip(choices, scores, strict=True)))
-            for scores in scored
-        ]
+    def _choices(
+        self, conversations: Sequence[Conversation], choices: tuple[str, ...]
+    ) -> Iterator[tuple[int, ChoiceScores]]:
+        for position, scores in self._sequences(conversations, choices):
+            yield position, normalised(dict(zip(choices, scores, strict=True)))
 
     def _sequences(
         self, conversations: Sequence[Conversation], continuations: tuple[str, ...]
-    ) -> list[tuple[float, ...] | Missing]:
+    ) -> Iterator[tuple[int, tuple[float, ...]]]:
         answers = [list(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in continuations]
         prefixes = [self._prefix(conversation) for conversation in conversations]
-        scores: list[tuple[float, ...] | Missing] = [Missing("not scored")] * len(prefixes)
         for group in shared_prefixes(prefixes):
-            for index, scored in zip(group, self._score([prefixes[index] for index in group], answers), strict=True):
-                scores[index] = scored
-        return scores
+            yield from zip(group, self._score([prefixes[index] for index in group], answers), strict=True)
 
     def _score(self, prefixes: list[list[int]], answers: list[list[int]]) -> list[tuple[float, ...]]:
         """Log-probability of every answer after every prefix; what the prefixes share is read once."""

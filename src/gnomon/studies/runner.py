@@ -54,6 +54,22 @@ class Observer(Protocol):
         ...
 
 
+class Chats(Protocol):
+    """Makes chat models by name for the units of a run, in the workers: it must be picklable."""
+
+    def for_run(self, folder: Path) -> Chats:
+        """The same with the ledger of the run in that folder."""
+        ...
+
+    def __call__(self, name: str) -> Any:
+        """The chat model of that name."""
+        ...
+
+    def spent(self) -> dict[str, float]:
+        """What the run has spent on calls, over all its starts; empty if there were none."""
+        ...
+
+
 class Silent:
     """An observer that keeps what it sees to itself."""
 
@@ -85,7 +101,7 @@ def run_study(
     resume: Path | None = None,
     observer: Observer | None = None,
     report: Callable[[Run, Study], object] | None = None,
-    chat_factory: Callable[[str], Any] | None = None,
+    chats: Chats | None = None,
     cache: UnitCache | None = None,
 ) -> Run:
     """Run a study and return the run it left.
@@ -99,7 +115,7 @@ def run_study(
         resume: An earlier run of the same study to go on with.
         observer: Is told how it goes.
         report: Draws the report once the findings are there.
-        chat_factory: Makes chat models by name, in the workers; must be picklable.
+        chats: Makes chat models by name; without it, units that want one are missing.
         cache: The unit cache; by default the user's.
 
     Raises:
@@ -135,7 +151,7 @@ def run_study(
             backend or LocalBackend(),
             cache or UnitCache(),
             observer or Silent(),
-            chat_factory,
+            chats.for_run(folder.path) if chats else None,
         )
         try:
             session.measure_all(earlier)
@@ -163,7 +179,7 @@ class _Session:
         backend: Backend,
         cache: UnitCache,
         observer: Observer,
-        chat_factory: Callable[[str], Any] | None,
+        chats: Chats | None,
     ) -> None:
         self._study = study
         self._plan = plan
@@ -172,7 +188,7 @@ class _Session:
         self._backend = backend
         self._cache = cache
         self._observer = observer
-        self._chat_factory = chat_factory
+        self._chats = chats
         self._after = dependants(plan)
         self._started = time.perf_counter()
 
@@ -275,9 +291,7 @@ class _Session:
 
     def _submit(self, key: str) -> None:
         planned = self._plan[key]
-        task = UnitTask(
-            self._study, planned.unit, key, planned.needs, self._config.seed, self._cache, self._chat_factory
-        )
+        task = UnitTask(self._study, planned.unit, key, planned.needs, self._config.seed, self._cache, self._chats)
         with _storage(self._folder.path):
             self._folder.event("started", key=key, label=planned.unit.label)
         self._observer.unit_started(self._folder.units[key])
@@ -326,6 +340,7 @@ class _Session:
                 errors=errors,
                 measured_seconds=self._measured_seconds(),
                 wall_seconds=time.perf_counter() - self._started,
+                **({"spent": spent} if self._chats and (spent := self._chats.spent()) else {}),
             )
         return Run(self._folder.path)
 

@@ -1,4 +1,4 @@
-"""Agents and the public's Bayes rule, against the textbook."""
+"""Agents and the public's Bayes rule, against the textbook; traps T3 and T5."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_a_public_that_knows_its_agents_is_a_martingale(agent, b, q):
     assert float(expected) == pytest.approx(b, abs=1e-12)
 
 
-def test_ties_follow_the_signal():
+def test_t3_ties_follow_the_signal():
     agent = BayesianAgent()
     lam = float(logit(0.7))
     for belief in (lam, -lam, lam + 1e-13):
@@ -42,7 +42,7 @@ def test_ties_follow_the_signal():
     assert agent.probability_good(lam + 1e-9, lam, -1) == 1
 
 
-def test_repeated_updates_do_not_drift_off_the_tie():
+def test_t3_repeated_updates_do_not_drift_off_the_tie():
     lam = float(logit(0.7))
     belief = 0.0
     for step in range(1000):
@@ -51,7 +51,7 @@ def test_repeated_updates_do_not_drift_off_the_tie():
     assert belief == 0.0
 
 
-def test_certainty_is_an_ordinary_infinity():
+def test_t5_certainty_is_an_ordinary_infinity():
     here = respond(BayesianAgent(), np.array([0.3, np.inf, -np.inf]), np.full(3, np.inf))
     assert here.after_good.tolist() == [np.inf, np.inf, -np.inf]
     assert here.after_bad.tolist() == [-np.inf, np.inf, -np.inf]

@@ -17,12 +17,12 @@ from gnomon.society.planner.policies import FixedPolicy
 MODEL = HerdModel(0.7, 0.9, LinearCost(0.3))
 
 
-@pytest.mark.parametrize("levels", [None, 11])
-def test_gymnasiums_own_checker_passes(levels):
+@pytest.mark.parametrize("options", [{}, {"levels": 11}, {"history": True}])
+def test_gymnasiums_own_checker_passes(options):
     with warnings.catch_warnings():
         # It recommends actions in [0, 1]; ours are precisions, in [1/2, 1].
         warnings.filterwarnings("ignore", message=".*symmetric and normalized space", category=UserWarning)
-        check_env(HerdEnv(MODEL, levels=levels), skip_render_check=True)
+        check_env(HerdEnv(MODEL, **options), skip_render_check=True)
 
 
 def test_pettingzoos_own_checkers_pass():
@@ -60,6 +60,28 @@ def test_the_planner_is_not_told_the_state_unless_asked():
     _, shown = HerdEnv(MODEL, reveal_state=True).reset(seed=0)
     assert "omega" not in hidden
     assert shown["omega"] in (1, -1)
+
+
+def test_the_history_is_what_was_shown_and_done():
+    env = HerdEnv(dataclasses.replace(MODEL, horizon=3), history=True)
+    first, _ = env.reset(seed=1)
+    assert first.tolist() == [0.5, 0.0, *[0.0] * 6]
+    seen = []
+    for q in (0.75, 1.0):
+        observation, _, _, _, info = env.step(np.array([q]))
+        seen += [q, float(info["action"] > 0)]
+    assert observation[2:].tolist() == [*seen, 0.0, 0.0]
+
+
+def test_planners_and_people_see_the_same_under_both_states():
+    def seen(good):
+        planner, both = HerdEnv(MODEL, history=True), HerdAECEnv(MODEL)
+        first, info = planner.reset(seed=0)
+        both.reset(seed=0)
+        both._good = good
+        return first.tolist(), info, both.observe("planner").tolist(), both.observe("person_0").tolist()
+
+    assert seen(True) == seen(False)
 
 
 def test_people_are_paid_for_being_right():

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnomon.society.planner import simulation
 from gnomon.society.planner.agents import BayesianAgent, GretherAgent
+from gnomon.society.planner.deviation import policy_deviation
 from gnomon.society.planner.evaluation import evaluate
 from gnomon.society.planner.model import HerdModel, LinearCost
 from gnomon.society.planner.phase_diagram import myopic_policy, without_obfuscation
@@ -180,3 +182,42 @@ def test_bad_sizes_and_beliefs_are_refused():
             update="aware",
             max_states=100,
         )
+
+
+def test_deviations_are_shares_of_the_range_and_of_the_optimum(optimum):
+    found = policy_deviation(FixedPolicy(0.75), FixedPolicy(0.6), [0.2, 0.8])
+    assert found.of_range == pytest.approx([0.3, 0.3])
+    assert found.relative == pytest.approx([0.25, 0.25])
+    assert (found.share_within(0.3001), found.share_within(0.29)) == (1.0, 0.0)
+    assert policy_deviation(optimum.policy, optimum.policy, np.linspace(0, 1, 11)).of_range.max() == 0.0
+
+
+def test_llm_like_agents_act_at_random_though_they_name_no_temperature():
+    class Hesitant:
+        def probability_good(self, l, lam, signal):  # noqa: E741
+            return np.full(np.broadcast_shapes(np.shape(l), np.shape(lam)), 0.7 if signal > 0 else 0.4)
+
+    runs = simulate(SHOW, FixedPolicy(0.8), 0.5, agents=Hesitant(), good=True, n_runs=20_000, rounds=2, seed=6)
+    assert np.mean(runs.a[:, 0] > 0) == pytest.approx(0.8 * 0.7 + 0.2 * 0.4, abs=0.02)
+
+
+def test_forgetting_beliefs_changes_nothing(monkeypatch):
+    noisy = GretherAgent(temperature=0.5)
+    options = {"agents": noisy, "update": "aware", "n_runs": 50, "rounds": 12, "seed": 7}
+    kept = simulate(SHOW, FixedPolicy(0.7), 0.5, **options)
+    monkeypatch.setattr(simulation, "_CELLS", 60)
+    forgetful = simulate(SHOW, FixedPolicy(0.7), 0.5, **options)
+    assert len(forgetful.cells.q) > 60
+    for name in ("b", "q", "s", "a", "u", "cost", "ignored"):
+        assert np.array_equal(getattr(kept, name), getattr(forgetful, name)), name
+
+
+def test_random_policies_draw_anew_each_round_and_share_the_signals_luck():
+    coin = RandomPolicy(0.7, 0.2)
+    random, fixed = (simulate(SHOW, policy, 0.5, n_runs=4000, rounds=6, seed=8) for policy in (coin, FixedPolicy(0.7)))
+    assert sorted(set(random.q.ravel().round(12))) == pytest.approx([0.5, 0.9])
+    assert np.mean(random.q == random.q.max()) == pytest.approx(0.5, abs=0.02)
+    assert 0.3 < np.mean(random.q[:, 0] == random.q[:, 1]) < 0.7
+    assert np.array_equal(random.good, fixed.good)
+    right = [(runs.s > 0) == runs.good[:, None] for runs in (random, fixed)]
+    assert np.all(right[0][(random.q > 0.7) & right[1]])

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gnomon.society.planner.convexity import convexity_defect, lower_envelope
@@ -86,3 +87,11 @@ def test_a_phase_diagram_has_a_row_a_setting():
     table = phase_diagram([*models, dataclasses.replace(models[1], objective="biased")], m=8)
     assert table["sequence"].tolist()[:3] == ["max,none"] * 3
     assert table["t_max"].iloc[:3].is_monotonic_decreasing
+
+
+def test_a_phase_diagram_is_the_same_from_several_processes():
+    models = [HerdModel(0.7, delta, LinearCost(0.3), objective="biased") for delta in (0.3, 0.9)]
+    one, two = (phase_diagram(models, m=8, jobs=jobs).drop(columns="seconds") for jobs in (1, 2))
+    pd.testing.assert_frame_equal(one, two)
+    with pytest.raises(ValueError, match="jobs must be >= 1, got 0"):
+        phase_diagram(models, jobs=0)

@@ -9,7 +9,7 @@ import pytest
 
 from gnomon.models.chat import ScriptedChat
 from gnomon.society.planner.agents import GretherAgent
-from gnomon.society.planner.estimation import cluster_slopes, estimate_agent, read_records
+from gnomon.society.planner.estimation import cluster_slopes, estimate_agent
 from gnomon.society.planner.evaluation import evaluate
 from gnomon.society.planner.model import HerdModel, LinearCost
 from gnomon.society.planner.policies import FixedPolicy
@@ -168,24 +168,6 @@ def test_an_agent_that_ignores_everything_is_said_not_to_react():
     fit = estimate_agent(records)
     assert not fit.reacts
     assert fit.r2 < 0.3
-
-
-def test_records_of_people_come_from_csv(tmp_path):
-    path = tmp_path / "people.csv"
-    rows = ["round,q,s,b,belief,cluster"]
-    for cluster, b, q, s in itertools.product(range(3), (0.3, 0.5, 0.7), (0.6, 0.9), (1, -1)):
-        private = 1 / (1 + math.exp(-(0.9 * math.log(b / (1 - b)) + s * math.log(q / (1 - q)))))
-        rows.append(f"1,{q},{s},{b},{private},{cluster}")
-    path.write_text("\n".join(rows))
-    fit = estimate_agent(read_records(path))
-    assert fit.alpha.value == pytest.approx(0.9)
-    assert fit.agent.temperature == 1.0
-    path.write_text("round,q,s,b,belief\n1,0.7,1,0.5,1.0\n")
-    with pytest.raises(ValueError, match=r"line 2: belief = 1.0 is not between"):
-        read_records(path)
-    path.write_text("round,q\n1,0.7\n")
-    with pytest.raises(ValueError, match="lacks the columns s, b, belief"):
-        read_records(path)
 
 
 def test_designs_that_identify_nothing_are_refused():

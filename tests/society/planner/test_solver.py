@@ -166,6 +166,15 @@ def test_the_naive_grid_converges_to_the_lattice():
     assert errors[1] <= 3e-3
 
 
+@pytest.mark.parametrize("precisions", [51, 101])
+def test_a_grid_loses_a_step_of_precision_where_the_biased_planner_blurs(precisions):
+    # Just below the belief for ever is a supremum; precisions h apart stay h below it, at k h / (1 - delta).
+    step = 0.5 / (precisions - 1)
+    beliefs = np.array([0.55, 0.6, 0.65])
+    grid = solve_belief_grid(BIASED, beliefs=201, precisions=precisions, tol=1e-7)
+    assert solve(BIASED).V(beliefs) - grid.V(beliefs) == pytest.approx(0.3 * step / 0.1, abs=1e-4)
+
+
 @settings(max_examples=8, deadline=None)
 @given(models)
 def test_the_altruistic_value_is_symmetric(model):

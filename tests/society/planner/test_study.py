@@ -9,7 +9,7 @@ from gnomon.evidence.calibration import assert_calibrated, verdict_rates
 from gnomon.society.planner.roles import AGENT_ARMS, PLANNER_ARMS, cluster_estimates
 from gnomon.society.planner.rulings import PLANTED
 from gnomon.society.planner.study import EXACT, Planner
-from gnomon.studies.unit import Tables
+from gnomon.studies.unit import Done, Gated, Tables, Unit
 
 STUDY = Planner()
 FULL = STUDY.Config.preset("full")
@@ -245,6 +245,9 @@ class Run:
     def __init__(self, done=()):
         self._done = {unit.identity: tables for unit, tables in done}
 
+    def need(self, unit):
+        return Done(unit, self._done[unit.identity], None)
+
     def rng(self, *stream):
         return np.random.default_rng(abs(hash(stream)) % 2**32)
 
@@ -297,7 +300,33 @@ def test_estimates_of_a_cluster_hold_all_arms():
     assert values["aware"] >= values["hybrid"] - 0.02
 
 
-def _unit(stage, at, arm):
-    from gnomon.studies.unit import Unit
+def test_the_planners_seat_is_drawn_beside_the_optimum_it_was_told_of():
+    at = {"scenario": "car", "paraphrase": 0, "model": "none"}
+    seat = STUDY.measure_seat(_unit("seat", at, "scripted"), Run()).assign(arm="treatment")
+    drawn = STUDY.charts(Tables({"seat": seat}), [])
+    assert list(drawn) == ["seat"]
+    assert "p=0.7, k=2, delta=0.6" in str(drawn["seat"].to_dict())
 
+
+def test_a_cluster_with_too_many_missing_answers_is_gated():
+    at = {"scenario": "car", "paraphrase": 0, "model": "none"}
+    agents = STUDY.measure_agent(_unit("agent", at, "bayesian"), Run())
+    seat = STUDY.measure_seat(_unit("seat", at, "scripted"), Run())
+    units = [_unit("agent", at, "treatment"), _unit("seat", at, "treatment")]
+
+    def measured(agent_rows, seat_rows):
+        answered = agents.assign(arm="treatment", logodds=agents["logodds"].mask(agents.index < agent_rows))
+        set_ = seat.assign(arm="treatment", precision=seat["precision"].mask(seat.index < seat_rows))
+        done = zip(units, ({"agent": answered}, {"seat": set_}), strict=True)
+        return STUDY.measure_estimate(Unit("estimate", at, tuple(units)), Run(done))
+
+    # One of 30 answers may be missing; the weights come from the others.
+    assert measured(1, 0)["slopes"].set_index("arm").loc["treatment", "alpha"] == pytest.approx(1.0)
+    with pytest.raises(Gated, match="10% of the agent answers of arm treatment are missing"):
+        measured(3, 0)
+    with pytest.raises(Gated, match="7% of the seat answers of arm treatment are missing"):
+        measured(0, 1)
+
+
+def _unit(stage, at, arm):
     return Unit(stage, {**at, "arm": arm})

@@ -18,12 +18,15 @@ Paper: Arghal, He, Saeedi Bidokhti & Sarkar, "Steering the Herd" (ICLR 2026), ar
 from gnomon.society.planner.agents import AgentModel, BayesianAgent, GretherAgent, respond
 from gnomon.society.planner.audit import TransparencyAudit, audit_log
 from gnomon.society.planner.convexity import convexity_defect
-from gnomon.society.planner.estimation import GretherFit, estimate_agent, read_records
+from gnomon.society.planner.deviation import Deviation, policy_deviation
+from gnomon.society.planner.estimation import GretherFit, estimate_agent
 from gnomon.society.planner.evaluation import Evaluation, evaluate
 from gnomon.society.planner.grid import solve_aware
 from gnomon.society.planner.model import CallableCost, HerdModel, LinearCost, PowerCost
 from gnomon.society.planner.phase_diagram import conformity, myopic_policy, phase_diagram, without_obfuscation
 from gnomon.society.planner.policies import CallablePolicy, FixedPolicy, InterpolatedPolicy, Policy, RandomPolicy
+from gnomon.society.planner.records import Record, answers, read_records, write_records
+from gnomon.society.planner.replay import ReplayedAgent
 from gnomon.society.planner.simulation import Trajectories, cascade_time, run_welfare, simulate, wrong_cascade_rate
 from gnomon.society.planner.solution import ConvergenceError, Solution
 from gnomon.society.planner.solver import solve, solve_rounds
@@ -34,6 +37,7 @@ __all__ = [
     "CallableCost",
     "CallablePolicy",
     "ConvergenceError",
+    "Deviation",
     "Evaluation",
     "FixedPolicy",
     "GretherAgent",
@@ -44,9 +48,12 @@ __all__ = [
     "Policy",
     "PowerCost",
     "RandomPolicy",
+    "Record",
+    "ReplayedAgent",
     "Solution",
     "Trajectories",
     "TransparencyAudit",
+    "answers",
     "audit_log",
     "cascade_time",
     "conformity",
@@ -55,6 +62,7 @@ __all__ = [
     "evaluate",
     "myopic_policy",
     "phase_diagram",
+    "policy_deviation",
     "read_records",
     "respond",
     "run_welfare",
@@ -63,5 +71,6 @@ __all__ = [
     "solve_aware",
     "solve_rounds",
     "without_obfuscation",
+    "write_records",
     "wrong_cascade_rate",
 ]

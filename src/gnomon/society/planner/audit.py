@@ -1,7 +1,7 @@
 r"""Is a mediator as transparent as the model assumes? Three checks on a log, each with its statistic.
 
 * **information parity**: given the public belief, precision does not depend on the state of the world. Permutation
-  test of the state within strata of equal round and belief.
+  test of the state within strata of equal round and belief, so a log must hold the belief as the planner saw it.
 * **no lying**: signals are right as often as declared. Exact binomial interval in every bin of declared precision,
   at a joint level of 95 %.
 * **observability**: the precision used is the precision shown.
@@ -12,16 +12,18 @@ A log that cannot decide a check fails it with the reason: transparency is shown
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gnomon.evidence.intervals import clopper_pearson
 
-COLUMNS = ("run", "round", "omega", "b", "q_declared", "q_used", "signal")
+COLUMNS = ("round", "omega", "b_public", "q_declared", "q_used", "signal")
 PERMUTATIONS = 999
 LEVEL = 0.05
+_SAME = 1e-6
+"""Precisions closer than this are the same: a log holds rounded numbers."""
+
 _BINS = np.array([0.0, 0.525, 0.575, 0.625, 0.675, 0.725, 0.775, 0.825, 0.875, 0.925, 0.975, 1.0 + 1e-9])
 
 
@@ -70,32 +72,22 @@ def audit_log(log: pd.DataFrame, *, permutations: int = PERMUTATIONS, seed: int 
     """Audit a mediator's log.
 
     Args:
-        log: One row a round, columns ``run``, ``round``, ``omega`` and ``signal`` (+1 good, -1 bad), ``b`` (public
-            belief before the round), ``q_declared`` (the precision that users were told) and ``q_used``.
+        log: One row a round, columns ``round``, ``omega`` and ``signal`` (+1 good, -1 bad), ``b_public`` (before the
+            round), ``q_declared`` (the precision that users were told) and ``q_used``; as
+            :func:`~gnomon.society.planner.records.read_records` gives them.
         permutations: Random permutations of the parity test.
         seed: Seed of these.
 
     Raises:
-        ValueError: If a column is missing or a value is out of range; the message names column and row.
+        ValueError: If a column is missing or a value is out of range; the message names column and line.
     """
     _require_valid(log)
     return TransparencyAudit(_parity(log, permutations, seed), _honesty(log), _observability(log), rounds=len(log))
 
 
-def read_log(path: Path) -> pd.DataFrame:
-    """A log from CSV, checked.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: As :func:`audit_log`.
-    """
-    log = pd.read_csv(path)
-    _require_valid(log)
-    return log
-
-
 def _parity(log: pd.DataFrame, permutations: int, seed: int) -> Check:
-    strata = log.groupby(["round", log["b"].round(3)], sort=False).ngroup().to_numpy()
+    # Histories differ with the state, and beliefs with histories: only the same belief makes a fair comparison.
+    strata = log.groupby(["round", log["b_public"].round(9)], sort=False).ngroup().to_numpy()
     omega = log["omega"].to_numpy(dtype=float)
     both = {stratum for stratum in np.unique(strata) if np.ptp(omega[strata == stratum]) > 0}
     kept = np.isin(strata, list(both))
@@ -104,6 +96,7 @@ def _parity(log: pd.DataFrame, permutations: int, seed: int) -> Check:
     strata, omega = strata[kept], omega[kept]
     q = log["q_used"].to_numpy(dtype=float)[kept]
     centred = q - pd.Series(q).groupby(strata).transform("mean").to_numpy()
+    centred[np.abs(centred) < _SAME] = 0.0
     observed = abs(float(omega @ centred))
     rng = np.random.default_rng(seed)
     order = np.argsort(strata, kind="stable")
@@ -149,13 +142,17 @@ def _require_valid(log: pd.DataFrame) -> None:
         raise ValueError(f"log lacks the columns {', '.join(missing)}; it has {', '.join(map(str, log.columns))}")
     if log.empty:
         raise ValueError("log has no rows")
-    for name, low, high in (("b", 0.0, 1.0), ("q_declared", 0.5, 1.0), ("q_used", 0.5, 1.0)):
+    for name, low, high in (("b_public", 0.0, 1.0), ("q_declared", 0.5, 1.0), ("q_used", 0.5, 1.0)):
         allowed = log[name].between(low, high).to_numpy()
         if not allowed.all():
             row = int(np.argmin(allowed))
-            raise ValueError(f"{name} must lie in [{low:g}, {high:g}], row {row} has {log[name].iloc[row]}")
+            raise ValueError(f"{name} must lie in [{low:g}, {high:g}], {_place(log, row)} has {log[name].iloc[row]}")
     for name in ("omega", "signal"):
         allowed = log[name].isin([1, -1]).to_numpy()
         if not allowed.all():
             row = int(np.argmin(allowed))
-            raise ValueError(f"{name} must be 1 (good) or -1 (bad), row {row} has {log[name].iloc[row]}")
+            raise ValueError(f"{name} must be 1 (good) or -1 (bad), {_place(log, row)} has {log[name].iloc[row]}")
+
+
+def _place(log: pd.DataFrame, row: int) -> str:
+    return f"{log.index.name or 'row'} {log.index[row]}"

@@ -1,4 +1,4 @@
-"""``gnomon planner``: solve a planner, simulate a crowd, audit a mediator's log."""
+"""``gnomon planner``: solve a planner, simulate a crowd, audit a mediator's log, ask a model and read its biases."""
 
 from __future__ import annotations
 
@@ -90,12 +90,13 @@ def simulate(
     runs: Annotated[int, typer.Option(help="Independent runs.")] = 10_000,
     rounds: Annotated[int, typer.Option(help="Rounds a run.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="CSV file for the log of 200 runs, as audit reads it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSONL or CSV file for a log of 200 runs, for audit.")] = None,
 ) -> None:
     """Simulate a crowd under a planner and print welfare and cascades, beside the same crowd left alone."""
     from gnomon.evidence.intervals import mean
     from gnomon.society.planner.evaluation import evaluate
     from gnomon.society.planner.model import HerdModel, LinearCost
+    from gnomon.society.planner.records import write_records
     from gnomon.society.planner.simulation import cascade_time, run_welfare, simulate_log, wrong_cascade_rate
     from gnomon.society.planner.simulation import simulate as run_crowd
     from gnomon.society.planner.welfare import planners
@@ -115,21 +116,61 @@ def simulate(
         )
     if out is not None:
         model, policy = compared[planner.value]
-        simulate_log(model, policy, prior, n_runs=200, rounds=min(rounds, 20), seed=seed).to_csv(out, index=False)
+        write_records(simulate_log(model, policy, prior, n_runs=200, rounds=min(rounds, 20), seed=seed), out)
         typer.echo(f"wrote {out}")
 
 
 @app.command()
 def audit(
-    log: Annotated[Path, typer.Argument(help="CSV: run, round, omega, b, q_declared, q_used, signal (+1/-1).")],
+    log: Annotated[Path, typer.Argument(help="JSONL or CSV: round, omega, b_public, q_declared, q_used, signal.")],
 ) -> None:
     """Check a mediator's log: does it know more than its users, does it lie, is what it uses what it shows?"""
-    from gnomon.society.planner.audit import audit_log, read_log
+    from gnomon.society.planner.audit import audit_log
+    from gnomon.society.planner.records import read_records
 
-    found = audit_log(read_log(log))
+    found = audit_log(read_records(log))
     typer.echo(str(found))
     if not found.passed:
         raise typer.Exit(1)
+
+
+@app.command()
+def ask(
+    model: Annotated[str, typer.Argument(help="A model's name, folder or GGUF file, or NAME@URL of a server.")],
+    out: Annotated[Path, typer.Option(help="JSONL or CSV file for the records.")],
+    scenarios: Annotated[
+        list[str] | None, typer.Option("--scenario", help="Scenario, may be repeated; by default all.")
+    ] = None,
+    paraphrases: Annotated[int, typer.Option(min=1, max=4, help="Wordings of each scenario.")] = 4,
+    max_calls: Annotated[int | None, typer.Option(min=1, help="Calls to a server that may be made.")] = None,
+) -> None:
+    """Put a model in the agent's seat and write down its answers, for estimate."""
+    from gnomon.society.planner.asking import ask_everywhere
+    from gnomon.society.planner.records import write_records
+
+    records = ask_everywhere(model, scenarios or (), paraphrases, max_calls=max_calls, ledger=str(out.resolve()))
+    write_records(records, out)
+    missing = sum(not answered for answered in records["parse_ok"])
+    typer.echo(f"wrote {len(records)} answers to {out}, {missing} of them missing")
+
+
+@app.command()
+def estimate(
+    log: Annotated[Path, typer.Argument(help="JSONL or CSV: b_public, q_declared, signal, and the answers.")],
+) -> None:
+    """Estimate how an agent, model or person, weighs the public belief and its own signal; a Bayesian has 1, 1, 1."""
+    from gnomon.society.planner.estimation import COEFFICIENTS, estimate_agent
+    from gnomon.society.planner.records import answers, read_records
+
+    fit = estimate_agent(answers(read_records(log)))
+    for name in COEFFICIENTS[:3]:
+        typer.echo(f"{name:13} {getattr(fit, name)}")
+    typer.echo(
+        f"{fit.n} answers in {len(fit.by_cluster)} clusters; within-cluster R2 {fit.r2:.3f}; "
+        f"on the Bayesian side of even odds in {fit.sign_agreement:.0%}"
+    )
+    if not fit.reacts:
+        typer.echo("no evidence that it reacts to belief or signal: nothing can be said of biases")
 
 
 def _draw(solution: Solution, out: Path) -> None:

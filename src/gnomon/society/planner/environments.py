@@ -1,4 +1,4 @@
-"""The planner's seat as a Gymnasium environment, and both seats as a PettingZoo one (extra ``rl``)."""
+"""The planner's seat as a Gymnasium environment, and both seats as a PettingZoo one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ DEFAULT_MODEL = HerdModel(p=0.7, delta=0.9, cost=LinearCost(0.3))
 class HerdEnv(gymnasium.Env[NDArray[np.float32], Any]):
     """One episode is one crowd: each step sets a precision, one agent acts, the public belief moves.
 
-    Observation: public belief and share of the episode passed. Action: a precision in [1/2, 1], or with ``levels`` an
+    Observation: public belief and share of the episode passed, with ``history`` also the precision and action (1 good,
+    0 bad) of every earlier round, and zeros for those to come. Action: a precision in [1/2, 1], or with ``levels`` an
     index into that many precisions evenly from 1/2 to 1. Reward: the planner's. ``info`` has signal, action and
     whether the crowd ignores signals; the state of the world only with ``reveal_state``, because a planner that sees
     it knows more than its users.
@@ -34,6 +35,7 @@ class HerdEnv(gymnasium.Env[NDArray[np.float32], Any]):
         model: The problem; a finite horizon ends episodes.
         b1: Prior of the good state.
         levels: Number of precisions to choose from; ``None`` for any.
+        history: Whether earlier rounds are part of the observation.
         reveal_state: Whether ``info`` tells the state.
     """
 
@@ -45,6 +47,7 @@ class HerdEnv(gymnasium.Env[NDArray[np.float32], Any]):
         b1: float = 0.5,
         *,
         levels: int | None = None,
+        history: bool = False,
         reveal_state: bool = False,
     ) -> None:
         belief_logodds(b1)
@@ -55,7 +58,8 @@ class HerdEnv(gymnasium.Env[NDArray[np.float32], Any]):
         self.rounds = model.horizon or ROUNDS
         self._levels = None if levels is None else np.linspace(0.5, 1.0, levels)
         self._reveal = reveal_state
-        self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float32)
+        self._history = np.zeros(2 * self.rounds if history else 0, dtype=np.float32)
+        self.observation_space = spaces.Box(0.0, 1.0, (2 + len(self._history),), np.float32)
         self.action_space = (
             spaces.Box(0.5, 1.0, (1,), np.float32) if levels is None else spaces.Discrete(levels)  # pyright: ignore
         )
@@ -68,6 +72,7 @@ class HerdEnv(gymnasium.Env[NDArray[np.float32], Any]):
         self._good = bool(self.np_random.random() < self.b1)
         self._l = float(belief_logodds(self.b1))
         self._round = 0
+        self._history[:] = 0
         return self._observation(), self._info({})
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -75,6 +80,8 @@ class HerdEnv(gymnasium.Env[NDArray[np.float32], Any]):
         q = float(np.asarray(action).reshape(-1)[0]) if self._levels is None else float(self._levels[int(action)])
         q = float(np.clip(q, self.model.q_min, self.model.q_max))
         signal, acted, self._l = one_round(self.model, self._l, q, self._good, self.np_random)
+        if len(self._history):
+            self._history[2 * self._round : 2 * self._round + 2] = q, acted > 0
         self._round += 1
         wrong = acted < 0 if self.model.objective == "biased" else (acted > 0) != self._good
         reward = -float(self.model.spend(q)) - self.model.C * float(wrong)
@@ -85,7 +92,7 @@ class HerdEnv(gymnasium.Env[NDArray[np.float32], Any]):
         return self._observation(), reward, terminated, truncated, self._info(seen)
 
     def _observation(self) -> NDArray[np.float32]:
-        return np.array([expit(self._l), self._round / self.rounds], dtype=np.float32)
+        return np.array([expit(self._l), self._round / self.rounds, *self._history], dtype=np.float32)
 
     def _info(self, seen: dict[str, Any]) -> dict[str, Any]:
         return {**seen, "omega": 1 if self._good else -1} if self._reveal else seen

@@ -12,11 +12,9 @@ Source: Grether (1980), "Bayes Rule as a Descriptive Model: The Representativene
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.special import logit
 
 from gnomon.evidence import Estimate, intervals
 from gnomon.society.planner.agents import TIE, GretherAgent
@@ -101,38 +99,6 @@ def estimate_agent(records: pd.DataFrame, *, cluster: str = "cluster") -> Grethe
         r2=_within_r2(records, fits, cluster),
         sign_agreement=float((np.sign(records["logodds"]) == np.sign(bayesian))[decided].mean()),
         n=len(records),
-    )
-
-
-def read_records(path: Path) -> pd.DataFrame:
-    """Answers of people or models from a CSV file, ready for :func:`estimate_agent`.
-
-    Columns: ``round``, ``q`` (precision of the signal), ``s`` (+1 or -1), ``b`` (public belief), ``belief`` (the
-    agent's stated belief, in (0, 1)) and optionally ``cluster``.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a column is missing or a value is out of range; the message names column and line.
-    """
-    table = pd.read_csv(path)
-    missing = [name for name in ("q", "s", "b", "belief") if name not in table]
-    if missing:
-        raise ValueError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(table.columns)}")
-    for name, low, high in (("q", 0.5, 1.0), ("b", 0.0, 1.0), ("belief", 0.0, 1.0)):
-        inside = table[name].between(low, high, inclusive="neither" if name != "q" else "both").to_numpy()
-        if not inside.all():
-            row = int(np.argmin(inside))
-            raise ValueError(f"{path} line {row + 2}: {name} = {table[name].iloc[row]} is not between {low} and {high}")
-    if not bool(table["s"].isin([1, -1]).to_numpy().all()):
-        raise ValueError(f"{path}: signals s must be 1 (good) or -1 (bad)")
-    return pd.DataFrame(
-        {
-            "cluster": table.get("cluster", 0),
-            "l": logit(table["b"]),
-            "lam": logit(table["q"]),
-            "signal": table["s"],
-            "logodds": logit(table["belief"]),
-        }
     )
 
 

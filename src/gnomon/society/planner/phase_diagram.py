@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import multiprocessing
 import time
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pandas as pd
@@ -69,14 +72,31 @@ def summary(solution: Solution) -> dict[str, Any]:
     }
 
 
-def phase_diagram(settings: Iterable[HerdModel], *, m: int = 40) -> pd.DataFrame:
-    """Solve every setting and summarise it; ``seconds`` is the time each took."""
-    rows = []
-    for model in settings:
-        started = time.perf_counter()
-        row = summary(solve(model, m=m))
-        rows.append({**row, "seconds": time.perf_counter() - started})
-    return pd.DataFrame(rows)
+def phase_diagram(settings: Iterable[HerdModel], *, m: int = 40, jobs: int = 1) -> pd.DataFrame:
+    """Solve every setting and summarise it; ``seconds`` is the processor time each took.
+
+    Args:
+        settings: The problems, a row each.
+        m: Lattice points per free move.
+        jobs: Processes to solve in; with more than one the settings must be picklable, and a script calls this under
+            ``if __name__ == "__main__":``.
+
+    Raises:
+        ValueError: If ``jobs`` is below one.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be >= 1, got {jobs}")
+    row = functools.partial(_row, m=m)
+    if jobs == 1:
+        return pd.DataFrame(map(row, settings))
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pd.DataFrame(pool.map(row, settings, chunksize=8))
+
+
+def _row(model: HerdModel, *, m: int) -> dict[str, Any]:
+    started = time.process_time()
+    row = summary(solve(model, m=m))
+    return {**row, "seconds": time.process_time() - started}
 
 
 def cost_of(k: float, r: float) -> LinearCost | PowerCost:

@@ -156,10 +156,12 @@ def ask_planner(
     """
     prompts = [planner_prompt(scenario, paraphrase, model, belief=b, variant=variant) for b in beliefs]
     scored = chat.sequence_logprobs(prompts, [f" {q:.2f}" for q in PRECISIONS])
+    unscored = [index for index, scores in enumerate(scored) if isinstance(scores, Missing)]
+    sampled = dict(zip(unscored, _sampled_precisions(chat, [prompts[index] for index in unscored]), strict=True))
     rows = []
-    for b, prompt, scores in zip(beliefs, prompts, scored, strict=True):
+    for index, (b, prompt, scores) in enumerate(zip(beliefs, prompts, scored, strict=True)):
         if isinstance(scores, Missing):
-            precision, mode, unparsed = _sampled_precision(chat, prompt)
+            precision, mode, unparsed = sampled[index]
         else:
             weights = softmax(np.array(scores))
             precision, mode, unparsed = float(weights @ PRECISIONS), PRECISIONS[int(np.argmax(weights))], 0.0
@@ -169,9 +171,18 @@ def ask_planner(
     return pd.DataFrame(rows)
 
 
-def _sampled_precision(chat: ChatModel, prompt: list[Message], n: int = 10) -> tuple[float, float, float]:
+def _sampled_precisions(
+    chat: ChatModel, prompts: Sequence[list[Message]], n: int = 10
+) -> list[tuple[float, float, float]]:
+    """Mean, mode and unreadable share of the sampled replies to each prompt."""
     # Servers differ in whether they continue a begun answer, so it is left out.
-    (answers,) = chat.complete([prompt[:-1]], n=n, temperature=0.7, max_tokens=16)
+    return [
+        _summary(answers)
+        for answers in chat.complete([prompt[:-1] for prompt in prompts], n=n, temperature=0.7, max_tokens=16)
+    ]
+
+
+def _summary(answers: Sequence[Reply | Missing]) -> tuple[float, float, float]:
     values = []
     for answer in answers:
         if isinstance(answer, Reply):
@@ -182,7 +193,7 @@ def _sampled_precision(chat: ChatModel, prompt: list[Message], n: int = 10) -> t
     if not values:
         return math.nan, math.nan, 1.0
     counts = pd.Series(np.round(values, 2)).value_counts()
-    return float(np.mean(values)), float(counts.index[0]), 1 - len(values) / n
+    return float(np.mean(values)), float(counts.index[0]), 1 - len(values) / len(answers)
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,6 +124,8 @@ def biased_harm(claim: Claim, tables: Tables, config: Any) -> Finding:
         f"welfare changes by {harm.mean():+.3f} C a round on average ({harm.min():+.2f} to {harm.max():+.2f}); random "
         f"precision of the same spend: {random.mean():+.3f}, so spend as such is not what harms"
     )
+    if idle := int((np.abs(harm) <= DIFFERENT).sum()):
+        reading += f"; no change in {idle} cases, in which the planner leaves precision alone"
     return Finding(claim, exact=check, n=len(harm), scope=_welfare_grid(config), reading=reading)
 
 
@@ -143,6 +145,12 @@ def obfuscation_rule(claim: Claim, tables: Tables, config: Any) -> Finding:
     reading = (
         f"the rule prevents {saved.sum() / harm.sum():.0%} of the harm, the wrong rule {wrong.sum() / harm.sum():.0%}"
     )
+    if check.violations:
+        idle = int((harm <= DIFFERENT).sum())
+        reading += (
+            f"; it saves nothing in {check.violations} cases, {idle} of them without harm, in the others it does not "
+            f"bind; at worst it saves {saved.min():+.3f}"
+        )
     return Finding(claim, exact=check, n=len(saved), scope=_welfare_grid(config), reading=reading)
 
 
@@ -177,7 +185,9 @@ def agent_bias(claim: Claim, tables: Tables, config: Any, statistic: str) -> Fin
     return Finding(
         claim,
         effect=intervals.mean(arms["treatment"]),
-        contrasts=tuple(contrasts.paired(arm, arms["treatment"], arms[arm]) for arm in ("bayesian", "random-init")),
+        contrasts=tuple(
+            contrasts.paired(arm, arms["treatment"], arms[arm]) for arm in ("bayesian", "random-init") if arm in arms
+        ),
         n=len(arms["treatment"]),
         scope=_model_scope(config),
         reading=_slope_reading(slopes),
@@ -194,6 +204,7 @@ def planner_tracks_optimum(claim: Claim, tables: Tables, config: Any) -> Finding
     others = [
         contrasts.paired(source, _deviation(seats, "treatment"), _deviation(seats, source))
         for source in ("no-future", "random-init")
+        if source in set(seats["source"])
     ]
     treatment = seats.loc[(seats["source"] == "treatment") & (seats["arm"] == "treatment")]
     reading = (

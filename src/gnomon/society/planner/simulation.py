@@ -2,51 +2,92 @@ r"""Simulated populations: many runs of one planner at once, with common random 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from gnomon.society.planner.agents import AgentModel, BayesianAgent, Update, informative, respond
+from gnomon.society.planner.agents import AgentModel, Update
+from gnomon.society.planner.belief_table import BeliefTable, Cells
 from gnomon.society.planner.model import HerdModel, belief_logodds
 from gnomon.society.planner.policies import Policy
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
 
+_CELLS = 1 << 16
+"""Cells after which beliefs that no run is at any more are forgotten: noisy agents reach new ones in every round."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """Runs in rows, rounds in columns.
+    """Runs in rows, rounds in columns: where each run was, what was signalled and done; the rest is looked up there.
 
     Args:
         good: Whether each run's state is G, ``[runs]``.
-        b: Public belief before each round, ``[runs, rounds]``.
-        q: Precision of each round.
-        s: Signal, +1 for G and -1 for B.
-        a: Action, +1 for G and -1 for B.
-        u: Agent's utility, 0 or ``-C``.
-        cost: Planner's cost.
-        ignored: Whether the agent's action did not depend on its signal.
+        at: Cell of each round, ``[runs, rounds]``.
+        signal_good: Whether the signal was G.
+        action_good: Whether the action was.
+        cells: Belief, precision and cost of the cells.
+        C: An agent's loss from a wrong action.
         off_path_actions: Actions the public held impossible, over all runs.
     """
 
     good: NDArray[np.bool_]
-    b: Floats
-    q: Floats
-    s: Signs
-    a: Signs
-    u: Floats
-    cost: Floats
-    ignored: NDArray[np.bool_]
+    at: NDArray[np.int32]
+    signal_good: NDArray[np.bool_]
+    action_good: NDArray[np.bool_]
+    cells: Cells
+    C: float
     off_path_actions: int
 
     @property
     def shape(self) -> tuple[int, int]:
         """Runs and rounds."""
-        return self.b.shape[0], self.b.shape[1]
+        return self.at.shape[0], self.at.shape[1]
+
+    @cached_property
+    def b(self) -> Floats:
+        """Public belief before each round."""
+        return self.cells.belief[self.at]
+
+    @cached_property
+    def q(self) -> Floats:
+        """Precision of each round."""
+        return self.cells.q[self.at]
+
+    @cached_property
+    def cost(self) -> Floats:
+        """Planner's cost of each round."""
+        return self.cells.cost[self.at]
+
+    @cached_property
+    def ignored(self) -> NDArray[np.bool_]:
+        """Whether the agent's action did not depend on its signal."""
+        return self.cells.ignored[self.at]
+
+    @cached_property
+    def s(self) -> Signs:
+        """Signal, +1 for G and -1 for B."""
+        return _signs(self.signal_good)
+
+    @cached_property
+    def a(self) -> Signs:
+        """Action, +1 for G and -1 for B."""
+        return _signs(self.action_good)
+
+    @cached_property
+    def wrong(self) -> NDArray[np.bool_]:
+        """Whether the action is not the state."""
+        return self.action_good != self.good[:, None]
+
+    @cached_property
+    def u(self) -> Floats:
+        """Agent's utility, 0 or ``-C``."""
+        return np.where(self.wrong, -self.C, 0.0)
 
 
 def simulate(
@@ -80,56 +121,42 @@ def simulate(
     if n_runs < 1 or rounds < 1:
         raise ValueError(f"n_runs and rounds must be >= 1, got {n_runs} and {rounds}")
     rounds = min(rounds, model.horizon) if model.horizon else rounds
-    agents = agents or model.agent
-    rng = np.random.default_rng(seed)
-    state = rng.random(n_runs) < b1 if good is None else np.full(n_runs, good)
-    l = np.full(n_runs, float(belief_logodds(b1)))  # noqa: E741
-    q, lam, belief = np.empty(n_runs), np.empty(n_runs), np.empty(n_runs)
-    cost = np.empty(n_runs)
-    shape = (rounds, n_runs)
-    record = {name: np.empty(shape) for name in ("b", "q", "u", "cost")}
-    signals, actions = np.empty(shape, dtype=np.int8), np.empty(shape, dtype=np.int8)
-    ignored = np.empty(shape, dtype=bool)
-    probability = {name: np.empty(n_runs) for name in ("plus", "minus")}
-    after = {name: np.empty(n_runs) for name in ("good", "bad")}
-    follows = np.empty(n_runs, dtype=bool)
-    moved = np.arange(n_runs)
-    surprises = 0
-    redraws = len(policy.choices(l[:1])[0]) > 1
+    # Streams of their own, so that a planner or agents who draw do not shift the luck of the signals.
+    worlds, signal_luck, choice_luck, action_luck = np.random.default_rng(seed).spawn(4)
+    state = worlds.random(n_runs) < b1 if good is None else np.full(n_runs, good)
+    table = BeliefTable(model, policy, agents or model.agent, update, np.array([float(belief_logodds(b1))]))
+    cell = np.zeros(n_runs, dtype=np.intp)
+    left_behind: list[Cells] = []
+    offset, surprises = 0, 0
+    at = np.empty((rounds, n_runs), dtype=np.int32)
+    plus, acts = np.empty(at.shape, dtype=bool), np.empty(at.shape, dtype=bool)
     for t in range(rounds):
-        moved = np.arange(n_runs) if redraws else moved
-        if len(moved):
-            # Only runs whose belief moved need a new decision: the others stay in their cascade.
-            lam[moved] = _drawn(policy, l[moved], rng)
-            q[moved], belief[moved] = expit(lam[moved]), expit(l[moved])
-            cost[moved] = model.spend(q[moved])
-            for name, signal in (("plus", 1), ("minus", -1)):
-                probability[name][moved] = agents.probability_good(l[moved], lam[moved], signal)
-            here = respond(agents, l[moved], lam[moved], update=update)
-            after["good"][moved], after["bad"][moved] = here.after_good, here.after_bad
-            follows[moved] = informative(l[moved], lam[moved])
-        luck = rng.random(n_runs)
-        plus = (luck < q) == state
-        chance = np.where(plus, probability["plus"], probability["minus"])
-        acts = chance > rng.random(n_runs) if _noisy(agents) else chance > 0.5
-        signals[t], actions[t] = 2 * plus - 1, 2 * acts - 1
-        record["b"][t], record["q"][t], record["cost"][t] = belief, q, cost
-        record["u"][t] = np.where(acts == state, 0.0, -model.C)
-        ignored[t] = probability["plus"] == probability["minus"]
-        if update == "naive" and not isinstance(agents, BayesianAgent):
-            surprises += int(np.sum(~follows & (acts != (l > 0)) & (l != 0)))
-        new = np.where(acts, after["good"], after["bad"])
-        moved = np.flatnonzero(new != l)
-        l = new  # noqa: E741
+        if len(table) > _CELLS:
+            left_behind.append(table.cells)
+            offset += len(table)
+            table, cell = table.restarted(cell)
+        cells, noisy = table.cells, table.noisy
+        if len(table.weights) > 1:
+            cell = cell + choice_luck.choice(len(table.weights), size=n_runs, p=table.weights)
+        np.add(cell, offset, out=at[t], casting="unsafe")
+        np.equal(signal_luck.random(n_runs) < np.take(cells.q, cell, mode="clip"), state, out=plus[t])
+        events = 2 * cell
+        chance = np.take(cells.chance, events + plus[t], mode="clip")
+        np.greater(chance, action_luck.random(n_runs) if noisy else 0.5, out=acts[t])
+        turns = np.add(events, acts[t], out=events)
+        if cells.surprise.any():
+            surprises += int(cells.surprise[turns].sum())
+        cell = np.take(cells.successor, turns, mode="clip")
+        if cell.min() < 0:
+            table.reach(np.unique(turns[cell < 0]))
+            cell = table.cells.successor[turns]
     return Trajectories(
         good=state,
-        b=record["b"].T,
-        q=record["q"].T,
-        s=signals.T,
-        a=actions.T,
-        u=record["u"].T,
-        cost=record["cost"].T,
-        ignored=ignored.T,
+        at=at.T,
+        signal_good=plus.T,
+        action_good=acts.T,
+        cells=functools.reduce(Cells.followed_by, [*left_behind, table.cells]),
+        C=model.C,
         off_path_actions=surprises,
     )
 
@@ -137,15 +164,15 @@ def simulate(
 def simulate_log(
     model: HerdModel, policy: Policy, b1: float, *, n_runs: int = 200, rounds: int = 20, seed: int = 0
 ) -> pd.DataFrame:
-    """Simulated runs as a mediator's log, ready for :func:`~gnomon.society.planner.audit.audit_log`."""
+    """Simulated runs as a mediator's log: records ready for :func:`~gnomon.society.planner.audit.audit_log`."""
     runs = simulate(model, policy, b1, n_runs=n_runs, rounds=rounds, seed=seed)
     index = np.indices(runs.shape)
     return pd.DataFrame(
         {
-            "run": index[0].ravel(),
+            "run_id": index[0].ravel(),
             "round": index[1].ravel(),
             "omega": np.repeat(np.where(runs.good, 1, -1), runs.shape[1]),
-            "b": runs.b.ravel(),
+            "b_public": runs.b.ravel(),
             "q_declared": runs.q.ravel(),
             "q_used": runs.q.ravel(),
             "signal": runs.s.ravel(),
@@ -163,22 +190,14 @@ def cascade_time(runs: Trajectories) -> Floats:
 def wrong_cascade_rate(runs: Trajectories) -> float:
     """Share of runs that end in a cascade on the wrong action."""
     herds = np.isfinite(cascade_time(runs))
-    wrong = (runs.a[:, -1] > 0) != runs.good
-    return float(np.mean(herds & wrong))
+    return float(np.mean(herds & runs.wrong[:, -1]))
 
 
 def run_welfare(runs: Trajectories, delta: float) -> Floats:
     """Discounted welfare a round of each run; bootstrap over these for an interval."""
     weights = delta ** np.arange(runs.shape[1], dtype=float)
-    return runs.u @ weights / weights.sum()
+    return -runs.C * np.einsum("rt,t->r", runs.wrong, weights) / weights.sum()
 
 
-def _drawn(policy: Policy, l: Floats, rng: np.random.Generator) -> Floats:  # noqa: E741
-    weights, lam = policy.choices(l)
-    if len(weights) == 1:
-        return lam[0]
-    return lam[rng.choice(len(weights), size=len(l), p=weights), np.arange(len(l))]
-
-
-def _noisy(agents: AgentModel) -> bool:
-    return getattr(agents, "temperature", 0.0) > 0
+def _signs(good: NDArray[np.bool_]) -> Signs:
+    return 2 * good.astype(np.int8) - 1

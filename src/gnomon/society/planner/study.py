@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -31,7 +32,7 @@ from gnomon.society.planner.roles import (
     planner_records,
 )
 from gnomon.studies.study import Paper, Study, StudyConfig
-from gnomon.studies.unit import Tables, Unit, UnitRun
+from gnomon.studies.unit import Gated, Tables, Unit, UnitRun
 
 EXACT = (
     "value-convexity",
@@ -45,6 +46,9 @@ EXACT = (
 )
 _GATE = "the scripted Grether agent is recovered, and some weight's interval lies above .05"
 _CLUSTER = "scenario x paraphrase"
+
+TOLERATED = 0.05
+"""Share of an arm's answers that may be missing before its cluster is left out."""
 
 
 class Planner(Study):
@@ -239,15 +243,19 @@ class Planner(Study):
 
     def _model_units(self, config: Any) -> list[Unit]:
         units = []
+        # A server's weights cannot be re-initialised: that control is for local models.
+        kept = [arm for arm in (*AGENT_ARMS, *PLANNER_ARMS) if arm != "random-init" or "@" not in config.model]
         for scenario in SCENARIOS:
             for paraphrase in range(config.paraphrases):
                 cluster = {"scenario": scenario, "paraphrase": paraphrase, "model": config.model}
                 asked = [
                     Unit("agent", {**cluster, "arm": arm}, seconds=25 if arm in ("treatment", "random-init") else 0.5)
                     for arm in AGENT_ARMS
+                    if arm in kept
                 ] + [
                     Unit("seat", {**cluster, "arm": arm}, seconds=1.0 if arm == "scripted" else 20)
                     for arm in PLANNER_ARMS
+                    if arm in kept
                 ]
                 units += [*asked, Unit("estimate", cluster, needs=tuple(asked), seconds=3.0)]
         return units
@@ -301,9 +309,17 @@ class Planner(Study):
     def measure_estimate(self, unit: Unit, run: UnitRun) -> dict[str, pd.DataFrame]:
         """Slopes of every agent arm, deviations of every planner arm, and both played out exactly."""
         done = [run.need(need) for need in unit.needs]
-        agents = pd.concat([part.tables["agent"] for part in done if part.unit.stage == "agent"])
-        seats = pd.concat([part.tables["seat"] for part in done if part.unit.stage == "seat"])
-        return cluster_estimates(agents, seats)
+        answers = {"agent": "logodds", "seat": "precision"}
+        tables = {
+            stage: pd.concat([part.tables[stage] for part in done if part.unit.stage == stage]) for stage in answers
+        }
+        for stage, column in answers.items():
+            missing = {str(arm): np.mean(rows[column].isna()) for arm, rows in tables[stage].groupby("arm")}
+            worst = max(missing, key=lambda arm: missing[arm])
+            if missing[worst] > TOLERATED:
+                raise Gated(f"{missing[worst]:.0%} of the {stage} answers of arm {worst} are missing")
+            tables[stage] = tables[stage].dropna(subset=[column])
+        return cluster_estimates(tables["agent"], tables["seat"])
 
     def judge_value_convexity(self, tables: Tables, config: Any) -> Finding:
         """Count the settings whose value is not convex."""
