@@ -100,7 +100,7 @@ class Fact:
         amount = number_in_words(self.amount, style)
         if self.family.money:
             amount = {"digits": f"${amount}", "scaled": f"${amount}", "words": f"{amount} dollars"}[style]
-        return templates[paraphrase % len(templates)].format(
+        text = templates[paraphrase % len(templates)].format(
             org=self.organisation,
             other=self.other,
             person=self.person,
@@ -111,6 +111,7 @@ class Fact:
             date=f"{self.day} {_MONTHS[self.month - 1]} {self.year}",
             amount=amount,
         )
+        return text[0].upper() + text[1:]
 
     @property
     def decade(self) -> str:

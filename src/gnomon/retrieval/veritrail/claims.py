@@ -15,6 +15,7 @@ class Claim:
         sentence: Id of the sentence it was taken from; empty for a claim that was handed in.
         span: Characters of that sentence in the final text.
         subclaims: Its parts, where it says more than one thing; they guide the search for evidence.
+        derivation: What became of the sentence on the way: without what cannot be verified, then without ambiguity.
     """
 
     id: str
@@ -22,6 +23,7 @@ class Claim:
     sentence: str = ""
     span: tuple[int, int] | None = None
     subclaims: tuple[str, ...] = ()
+    derivation: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -161,6 +162,15 @@ class Process:
         """All the node was made from, directly or not."""
         return frozenset(nx.ancestors(self._graph, node))
 
+    def descendants(self, node: str) -> frozenset[str]:
+        """All that was made from the node, directly or not."""
+        return frozenset(nx.descendants(self._graph, node))
+
+    @cached_property
+    def upstream(self) -> frozenset[str]:
+        """All the final text was made from."""
+        return self.ancestors(self.terminal)
+
     def graph(self) -> nx.DiGraph:
         """A copy as a networkx graph, without texts."""
         return self._graph.copy()  # pyright: ignore[reportReturnType]
@@ -196,6 +206,47 @@ class Process:
             raise ValueError(f"stages {unknown} are in no group")
         nodes = [replace(node, stage=number[self.stage(node.id)]) for node in self.nodes.values()]
         return Process(nodes, self.edges, self.terminal, self.question)
+
+    @classmethod
+    def from_json(cls, source: str | Path | Mapping[str, Any]) -> Process:
+        """Read a JSON or JSON-lines file: :func:`~gnomon.retrieval.veritrail.loaders.json_format.read_json`."""
+        from gnomon.retrieval.veritrail.loaders.json_format import read_json
+
+        return read_json(source)
+
+    def to_json(self, path: str | Path) -> None:
+        """Write a file that :meth:`from_json` reads back to an equal process."""
+        from gnomon.retrieval.veritrail.loaders.json_format import write_json
+
+        write_json(self, path)
+
+    @classmethod
+    def from_graphrag(cls, folder: str | Path, answer: str, **options: Any) -> Process:
+        """Read GraphRAG's output: :func:`~gnomon.retrieval.veritrail.loaders.graphrag.read_graphrag`."""
+        from gnomon.retrieval.veritrail.loaders.graphrag import read_graphrag
+
+        return read_graphrag(folder, answer, **options)
+
+    @classmethod
+    def from_langchain(cls, source: str | Path | Sequence[Mapping[str, Any]], **options: Any) -> Process:
+        """Read exported runs: :func:`~gnomon.retrieval.veritrail.loaders.langchain_runs.read_langchain`."""
+        from gnomon.retrieval.veritrail.loaders.langchain_runs import read_langchain
+
+        return read_langchain(source, **options)
+
+    @classmethod
+    def from_otel(cls, source: str | Path | Sequence[Mapping[str, Any]], **options: Any) -> Process:
+        """Read exported spans: :func:`~gnomon.retrieval.veritrail.loaders.opentelemetry.read_otel`."""
+        from gnomon.retrieval.veritrail.loaders.opentelemetry import read_otel
+
+        return read_otel(source, **options)
+
+    @classmethod
+    def from_networkx(cls, graph: nx.DiGraph, **options: Any) -> Process:
+        """Read a graph: :func:`~gnomon.retrieval.veritrail.loaders.networkx_graph.read_networkx`."""
+        from gnomon.retrieval.veritrail.loaders.networkx_graph import read_networkx
+
+        return read_networkx(graph, **options)
 
     def digest(self) -> str:
         """Hash of texts, edges, stages, terminal and question, whatever the order they were given in."""

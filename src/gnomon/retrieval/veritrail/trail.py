@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gnomon.models.chat import Missing, OutOfBudget
 from gnomon.retrieval.veritrail.claims import Claim, Dropped
 from gnomon.retrieval.veritrail.judges.judge import NodeEvidence, Usage, Verdict
 
@@ -39,6 +40,15 @@ class Iteration:
     truncated: bool = False
     hallucinated: int = 0
     usage: Usage = field(default_factory=Usage)
+
+    @property
+    def grounds(self) -> tuple[str, ...]:
+        """Nodes the verdict rests on: those of the sentences a ``supported`` cites, else all with evidence."""
+        nodes = tuple(entry.node for entry in self.evidence)
+        if self.verdict != "supported":
+            return nodes
+        cited = {sentence.node for entry in self.evidence for sentence in entry.sentences if sentence.id in self.cited}
+        return tuple(node for node in nodes if node in cited) or nodes
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,12 @@ class ClaimTrail:
     def usage(self) -> Usage:
         """What the claim cost."""
         return sum((iteration.usage for iteration in self.iterations), Usage())
+
+
+def failed(claim: Claim, answer: Missing, walked: tuple[Iteration, ...]) -> ClaimTrail:
+    """The trail of a claim whose judge gave no answer: why, and the walk so far."""
+    status = "budget" if isinstance(answer, OutOfBudget) else "error"
+    return ClaimTrail(claim, status, iterations=walked, problem=answer.reason)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Judges: who finds evidence on claims and rules on it."""

@@ -109,6 +109,9 @@ class Ruling:
 class Judge(ABC):
     """Extracts claims, finds evidence and rules on it."""
 
+    needs_check: bool = False
+    """Whether its verdicts mean nothing as long as no judge check was passed."""
+
     @property
     @abstractmethod
     def identity(self) -> dict[str, Any]:
