@@ -77,7 +77,7 @@ def forest_milliseconds() -> float:
     forest = RandomForestClassifier(100, max_depth=8, random_state=0).fit(x, y > 0)
     pupil = as_differentiable(forest).in_dtype(torch.float32)
     rows = torch.from_numpy(x[:256]).float()
-    return 1000 * seconds(lambda: pupil(rows), 5)
+    return 1000 * seconds(lambda: pupil(rows), 20)
 
 
 def path_ratio() -> tuple[float, float]:
@@ -106,7 +106,7 @@ def null_ratio() -> float:
     def refit(count: int) -> None:
         null_fits(model, *held, {"scattered-errors": count}, np.random.default_rng(0))
 
-    return seconds(lambda: [refit(1) for _ in range(20)], 1) / seconds(lambda: refit(20), 1)
+    return seconds(lambda: [refit(1) for _ in range(20)]) / seconds(lambda: refit(20))
 
 
 def correction_seconds() -> float:

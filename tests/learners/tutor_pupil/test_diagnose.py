@@ -70,6 +70,7 @@ def test_a_unit_error_is_a_constant_offset():
     found = diagnose(model, x[300:], y[300:], n_null=20, n_boot=200)
     assert found.reading == "constant offset"
     assert any("the feature profile adds nothing" in reason for reason in found.reasons)
+    assert any("one shift for all rows gives" in reason and "x0 +" in reason for reason in found.reasons)
 
 
 def test_a_right_pupil_has_nothing_to_report():
@@ -79,6 +80,20 @@ def test_a_right_pupil_has_nothing_to_report():
     found = diagnose(model, x[50:], pupil.predict(x[50:]), n_null=3, n_boot=50)
     assert found.reading == "none"
     assert found.symbolic.empty
+
+
+def test_nothing_is_structured_without_its_controls(moons):
+    model, x, y = moons
+    found = diagnose(model, x, y, nulls=("own-labels", "shuffled-input"), n_boot=50)
+    assert found.reading == "none"
+    assert "nothing can be called structured without scattered-errors" in found.reasons
+
+
+def test_formulas_can_be_evolved(moons):
+    model, x, y = moons
+    found = diagnose(model, x[:200], y[:200], nulls=(), n_boot=50, formulas="gplearn")
+    assert set(found.symbolic["feature"]) <= {"x0", "x1"}
+    assert found.symbolic["r2"].notna().all()
 
 
 def test_bad_requests_are_named(moons):
@@ -150,6 +165,7 @@ def test_the_verb_prints_json_and_saves_the_tutor(files):
     ("arguments", "error", "message"),
     [
         (("--lam", "small"), ValueError, "--lam must be '1se' or a number"),
+        (("--formulas", "verse"), ValueError, "--formulas must be one of terms, gplearn, got 'verse'"),
         (("--context", "height"), ValueError, "has no column 'height'"),
         (("--data", "absent.csv"), FileNotFoundError, "no file absent.csv"),
         (("--pupil", "absent.skops"), FileNotFoundError, "no file absent.skops"),

@@ -1,5 +1,7 @@
 """Losses, penalties, domains, nulls and diagnostics against closed forms and planted truths."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,15 +15,13 @@ from gnomon.learners.tutor_pupil.diagnostics import (
     alignment,
     feature_profile,
     gradient_corrections,
-    linear_coefficients,
     output_gradients,
     region_overlap,
     region_tree,
     seed_cosine,
     support_ratio,
-    symbolic_summary,
-    term_library,
 )
+from gnomon.learners.tutor_pupil.formulas import evolved_formula, linear_coefficients, symbolic_summary, term_library
 from gnomon.learners.tutor_pupil.losses import Penalty, TaskLoss, make_penalty, top_two_gap
 from gnomon.learners.tutor_pupil.nulls import null_fits, random_pushes, scattered_targets
 from gnomon.learners.tutor_pupil.path import failing_rows
@@ -241,3 +241,20 @@ def test_library_leaves_out_what_is_not_defined():
     assert set(terms) == {"a", "a^2", "b", "b^2", "1/b", "log b", "a*b", "a/b"}
     ridge = Ridge().fit(np.column_stack(list(terms.values())), [0.0, 1.0])
     assert np.isfinite(ridge.coef_).all()
+
+
+def test_a_formula_is_evolved_where_no_term_fits():
+    random = np.random.default_rng(0)
+    x = np.column_stack([random.uniform(250, 600, 400), random.uniform(0.1, 2, 400)])
+    correction = 0.02 * x[:, 1] * (x[:, 1] - 0.7)
+    (found,) = evolved_formula(correction, x, ["T", "V"]).to_dict("records")
+    assert found["r2"] > 0.95
+    assert "V/" in found["term"]
+    assert "T/" not in found["term"]
+    assert evolved_formula(np.zeros(20), x[:20], ["T", "V"])["coefficient"].tolist() == [0.0]
+
+
+def test_gplearn_is_asked_for_by_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gplearn.genetic", None)
+    with pytest.raises(ImportError, match=r"gplearn is not installed: pip install 'gnomon\[symbolic\]'"):
+        evolved_formula(np.ones(10), np.ones((10, 1)), ["x"])

@@ -85,7 +85,7 @@ def world(effect):
     def draw(random):
         frames = {}
         table, value = drawn(random, "draw.refits", "arm", 0.05 * effect, NOISE["score"])
-        frames["draw.refits"] = table.assign(score_gain=value, gain=value, median=0.1 + value, auroc=0.5 + 4 * value)
+        frames["draw.refits"] = table.assign(score_gain=value, gain=value, size=0.1 + value, auroc=0.5 + 4 * value)
         table, value = drawn(random, "draw.scores", "model", 0.03 * effect, NOISE["score"])
         frames["draw.scores"] = table.assign(score=0.9 + value)
         table, value = drawn(random, "draw.markers", "marker", 0.2 * effect, NOISE["auroc"])

@@ -11,7 +11,8 @@ Paper: "The Tutor-Pupil Augmentation: Enhancing Learning and Interpretability vi
 >>> from sklearn.tree import DecisionTreeClassifier
 >>> X, y = make_moons(600, noise=0.15, random_state=0)
 >>> tree = DecisionTreeClassifier(max_depth=2).fit(X[:300], y[:300])
->>> tutor = TutorPupilClassifier(tree, lam=0.3, max_steps=200, random_state=0).fit(X[:300], y[:300])
+>>> tutor = TutorPupilClassifier(tree, lam=0.3, max_steps=200, learning_rate=0.03, random_state=0)
+>>> tutor = tutor.fit(X[:300], y[:300])
 >>> report = diagnose(tutor, X[300:], y[300:], n_null=20)
 >>> report.reading
 'structured'
@@ -25,14 +26,16 @@ from gnomon.learners.tutor_pupil.baselines import (
     StackClassifier,
     StackRegressor,
 )
-from gnomon.learners.tutor_pupil.diagnose import TutorReport, diagnose
+from gnomon.learners.tutor_pupil.classifier import TutorPupilClassifier
+from gnomon.learners.tutor_pupil.diagnose import diagnose
 from gnomon.learners.tutor_pupil.domain import Domain
 from gnomon.learners.tutor_pupil.dynamics import TutoredODE
-from gnomon.learners.tutor_pupil.estimators import TutorPupilClassifier, TutorPupilRegressor
 from gnomon.learners.tutor_pupil.latent import LatentTutor, PrincipalCoder, VariationalAutoencoder
 from gnomon.learners.tutor_pupil.networks import NotDifferentiable
 from gnomon.learners.tutor_pupil.persistence import load, save
 from gnomon.learners.tutor_pupil.pupils import DifferentiablePupil, as_differentiable
+from gnomon.learners.tutor_pupil.regressor import TutorPupilRegressor
+from gnomon.learners.tutor_pupil.report import TutorReport
 
 __all__ = [
     "BlackBoxClassifier",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -25,9 +25,10 @@ def diagnose(
     context: Annotated[str, typer.Option(help="Columns the tutor sees and the pupil does not take.")] = "",
     lam: Annotated[str, typer.Option(help="Penalty weight, or '1se' to choose it on validation rows.")] = "1se",
     held_out: Annotated[float, typer.Option(help="Share of rows the report is made on.", min=0.05, max=0.95)] = 0.4,
-    steps: Annotated[int, typer.Option(help="Optimiser steps of each net.", min=1)] = 1000,
+    steps: Annotated[int, typer.Option(help="Optimiser steps of each net.", min=1)] = 1500,
     nulls: Annotated[int, typer.Option(help="Refits under scattered errors.", min=1)] = 99,
     kind: Annotated[str, typer.Option(help="auto, exact, relaxed, black-box or surrogate.")] = "auto",
+    formulas: Annotated[str, typer.Option(help="terms (library) or gplearn (evolved; an extra).")] = "terms",
     seed: Annotated[int, typer.Option(help="Of split, tutor and nulls.", min=0)] = 0,
     save_to: Annotated[Path | None, typer.Option("--save", help="Write the fitted tutor here (skops).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
@@ -39,7 +40,10 @@ def diagnose(
 
     from gnomon.learners.tutor_pupil import TutorPupilClassifier, TutorPupilRegressor, load, save
     from gnomon.learners.tutor_pupil import diagnose as diagnose_tutor
+    from gnomon.learners.tutor_pupil.formulas import Search
 
+    if formulas not in get_args(Search):
+        raise ValueError(f"--formulas must be one of {', '.join(get_args(Search))}, got {formulas!r}")
     model = load(pupil)
     if not data.is_file():
         raise FileNotFoundError(f"no file {data}")
@@ -66,7 +70,7 @@ def diagnose(
         max_steps=steps,
         random_state=seed,
     ).fit(fit_x, fit_y)
-    report = diagnose_tutor(tutor, test_x, test_y, n_null=nulls, random_state=seed)
+    report = diagnose_tutor(tutor, test_x, test_y, n_null=nulls, formulas=cast(Search, formulas), random_state=seed)
     if save_to is not None:
         save(tutor, save_to)
     if as_json:

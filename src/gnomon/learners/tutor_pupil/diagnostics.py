@@ -1,20 +1,15 @@
-"""Where corrections are large, along which features, whether the direction is news, and a formula for them."""
+"""Where corrections are large, along which features, and whether the direction is news."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
 from scipy.stats import bootstrap, false_discovery_control, wilcoxon
-from sklearn.linear_model import LinearRegression, OrthogonalMatchingPursuit
-from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import NearestNeighbors
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from gnomon.learners.tutor_pupil.tutor import Tutoring
@@ -207,87 +202,6 @@ def support_ratio(
     index = NearestNeighbors(n_neighbors=min(k + 1, len(train))).fit(train)
     reference = index.kneighbors(before)[0][:, -1]
     return index.kneighbors(after)[0][:, -1] / np.maximum(reference, 1e-12)
-
-
-def term_library(x: Float[np.ndarray, "n d"], names: Sequence[str]) -> dict[str, Float[np.ndarray, " n"]]:
-    """Terms for a symbolic summary: x, x^2, 1/x and log x where defined, products and quotients."""
-    terms: dict[str, np.ndarray] = {}
-    nonzero = [bool((np.abs(column) > 1e-9).all()) for column in x.T]
-    for index, name in enumerate(names):
-        column = x[:, index]
-        terms[name] = column
-        terms[f"{name}^2"] = column**2
-        if nonzero[index]:
-            terms[f"1/{name}"] = 1 / column
-        if (column > 0).all():
-            terms[f"log {name}"] = np.log(column)
-        for other in range(len(names)):
-            if other > index:
-                terms[f"{name}*{names[other]}"] = column * x[:, other]
-            if other != index and nonzero[other]:
-                terms[f"{name}/{names[other]}"] = column / x[:, other]
-    return terms
-
-
-def symbolic_summary(
-    correction: Float[np.ndarray, " n"],
-    terms: Mapping[str, Float[np.ndarray, " n"]],
-    *,
-    max_terms: int = 3,
-    n_boot: int = 2000,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """A short formula for one feature's correction, in the user's units.
-
-    Terms enter by orthogonal matching pursuit; their number is the smallest whose cross-validated R squared is within
-    .01 of the best (a constant alone if none gains that much), and coefficients are refitted by least squares.
-
-    Returns:
-        A row a term, the constant first (``1``): ``coefficient`` with bootstrap ``low`` and ``high``, and the
-        formula's cross-validated ``r2``.
-    """
-    names = [name for name, values in terms.items() if np.ptp(values) > 0]
-    matrix = np.column_stack([terms[name] for name in names]) if names else np.empty((len(correction), 0))
-    chosen: list[int] = []
-    r2 = 0.0
-    if names and np.ptp(correction) > 0:
-        scores = [0.0]
-        for count in range(1, min(max_terms, len(names)) + 1):
-            model = make_pipeline(StandardScaler(), OrthogonalMatchingPursuit(n_nonzero_coefs=count))
-            scores.append(float(np.mean(cross_val_score(model, matrix, correction, cv=5))))
-        size = int(np.argmax(np.array(scores) >= max(scores) - 0.01))
-        r2 = scores[size]
-        if size:
-            model = make_pipeline(StandardScaler(), OrthogonalMatchingPursuit(n_nonzero_coefs=size))
-            model.fit(matrix, correction)
-            pursuit: Any = model[-1]
-            chosen = np.flatnonzero(pursuit.coef_).tolist()
-    design = np.column_stack([np.ones(len(correction)), matrix[:, chosen]])
-    coefficients = np.linalg.lstsq(design, correction, rcond=None)[0]
-    random = np.random.default_rng(seed)
-    draws = np.empty((n_boot, design.shape[1]))
-    for draw in range(n_boot):
-        rows = random.integers(0, len(design), len(design))
-        gram = design[rows].T @ design[rows]
-        draws[draw] = np.linalg.lstsq(gram, design[rows].T @ correction[rows], rcond=None)[0]
-    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    return pd.DataFrame(
-        {
-            "term": ["1", *(names[index] for index in chosen)],
-            "coefficient": coefficients,
-            "low": low,
-            "high": high,
-            "r2": r2,
-        }
-    )
-
-
-def linear_coefficients(
-    correction: Float[np.ndarray, " n"], terms: Sequence[Float[np.ndarray, " n"]]
-) -> Float[np.ndarray, " terms"]:
-    """Least-squares coefficients of a constant and given terms: a physicist's reading of one feature's correction."""
-    fitted = LinearRegression().fit(np.column_stack(terms), correction)
-    return np.concatenate([[fitted.intercept_], fitted.coef_])
 
 
 def region_overlap(size: Float[np.ndarray, " n"], region: Bool[np.ndarray, " n"]) -> float:

@@ -36,6 +36,11 @@ class Domain:
         return cls(np.full(n_features, -np.inf), np.full(n_features, np.inf))
 
     @property
+    def boxed(self) -> bool:
+        """Whether any column has a bound."""
+        return bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
+
+    @property
     def discrete(self) -> tuple[int, ...]:
         """Columns that are integers or belong to a one-hot group: by default not correctable."""
         return tuple(sorted({*self.integers, *(column for group in self.one_hot for column in group)}))
@@ -53,6 +58,8 @@ class Domain:
 
     def project_through(self, x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows d"]:
         """The same map with straight-through gradients."""
+        if not (self.boxed or self.integers or self.one_hot):
+            return x
         projected = x.clamp(self._tensor(self.low, x), self._tensor(self.high, x))
         if self.integers:
             columns = list(self.integers)
@@ -70,6 +77,8 @@ class Domain:
 
     def overshoot(self, x: Float[Tensor, "*rows d"], scale: Float[Tensor, " d"]) -> Float[Tensor, "*rows"]:
         """Squared distance to the box, in standardised units."""
+        if not self.boxed:
+            return x.new_zeros(x.shape[:-1])
         clipped = x.clamp(self._tensor(self.low, x), self._tensor(self.high, x))
         return ((x - clipped) / scale).square().sum(-1)
 

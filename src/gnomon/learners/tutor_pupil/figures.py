@@ -37,7 +37,7 @@ def charts(tables: Tables, findings: list[Finding]) -> dict[str, Any]:
     """All figures whose tables were measured."""
     drawn: dict[str, Any] = {}
     if any(finding.effect is not None for finding in findings):
-        drawn["findings"] = forest(findings)
+        drawn["findings"] = forest(findings).configure_legend(columns=6)
     makers: dict[str, Callable[[], ChartType | Element]] = {
         "performance": lambda: performance(tables, "moons-tree"),
         "performance-digits": lambda: performance(tables, "digits-centroid"),
@@ -80,7 +80,7 @@ def performance(tables: Tables, world: str) -> ChartType:
     refits = _of(tables, "draw.refits", world)
     null = refits.loc[refits["arm"] == "scattered-errors", "score_gain"]
     band = pd.DataFrame({"low": [float(null.min())], "high": [float(null.max())]})
-    x = alt.X("lambda:Q", scale=alt.Scale(type="log", nice=False), title="penalty weight (log)")
+    x = _log_axis("lambda:Q", path["lambda"], (1.0,), "penalty weight (log)")
     y_title = "rise in accuracy over the pupil"
     shaded = alt.Chart(band).mark_rect(color=NULL, opacity=0.18).encode(y=alt.Y("low:Q", title=y_title), y2="high:Q")
     lines = alt.Chart(path).encode(
@@ -100,8 +100,9 @@ def performance(tables: Tables, world: str) -> ChartType:
             width=WIDTH, height=HEIGHT
         ),
         f"Gain along the penalty path: {SCOPE.get(world, world)}",
-        caption="Points: held-out rows of the pilot, on which the penalty is chosen. Dotted: test rows of the draws, "
-        "all nets with equal steps. Grey: range of tutors of scattered errors.",
+        caption="Points: rows of the pilot, each held out once, on which the penalty is chosen; treatment is the "
+        "satisficing loss. Dotted: test rows of the draws, all nets with equal steps. Grey: range of tutors of "
+        "scattered errors.",
     )
 
 
@@ -113,7 +114,7 @@ def penalty_path(tables: Tables, world: str) -> ChartType:
         [path.assign(value=path["size"], arm=TREATMENT), path.assign(value=path["null_size"], arm="own-labels")]
     )
     chosen = path[path["chosen"]]
-    x = alt.X("lambda:Q", scale=alt.Scale(type="log", nice=False), title="penalty weight (log)")
+    x = _log_axis("lambda:Q", path["lambda"], (1.0,), "penalty weight (log)")
     mark = alt.Chart(chosen).mark_rule(color=INK, strokeDash=[4, 3]).encode(x=x)
 
     def panel(table: pd.DataFrame, title: str) -> ChartType:
@@ -197,7 +198,7 @@ def volume_corrections(tables: Tables, world: str) -> ChartType:
             for temperature in (250.0, 400.0, 600.0)
         ]
     )
-    x = alt.X("V:Q", scale=alt.Scale(type="log", nice=False), title="volume, L/mol (log)")
+    x = _log_axis("V:Q", rows["V"], (1.0, 2.0, 5.0), "volume, L/mol (log)")
     y = alt.Y("move:Q", title="correction of the volume, L/mol", scale=alt.Scale(zero=False))
     color = alt.Color("T:Q", title="T, K", scale=alt.Scale(range=list(RAMP)))
     points = alt.Chart(rows).mark_point(filled=True, size=22, opacity=0.7).encode(x=x, y=y, color=color)
@@ -259,6 +260,9 @@ def failing_rows_roc(tables: Tables, world: str) -> ChartType:
     curves, areas = [], []
     for arm, marker in ((TREATMENT, rows["size"]), ("margin", -rows["margin"])):
         false, true, _ = roc_curve(rows["failing"], marker)
+        # Rows that share a value are a slope, not a step: a small tree has four margins.
+        along = np.linspace(0, len(false) - 1, max(400, len(false)))
+        false, true = (np.interp(along, np.arange(len(values)), values) for values in (false, true))
         curves.append(pd.DataFrame({"false_positive_rate": false, "true_positive_rate": true, "arm": arm}))
         areas.append(f"{arm} {roc_auc_score(rows['failing'], marker):.3f}")
     return roc(
@@ -301,9 +305,7 @@ def trajectories(tables: Tables, system: str) -> ChartType:
     table = table[(table["system"] == system) & (table["draw"] == table["draw"].min()) & (table["arm"] == TREATMENT)]
     if table.empty:
         raise MissingTable(f"dynamics.runs has no rows for {system}")
-    named = {"truth": "truth", "pupil": "pupil", "tutored": TREATMENT}
-    table = table.assign(run=[named[run] for run in table["run"]])
-    domain = ["truth", TREATMENT, "pupil"]
+    domain = ["truth", "tutored", "pupil"]
     color = alt.Color(
         "run:N",
         scale=alt.Scale(domain=domain, range=[INK, TREATMENT_COLOR, CONTROL_COLOR]),
@@ -311,18 +313,19 @@ def trajectories(tables: Tables, system: str) -> ChartType:
     )
     dash = alt.StrokeDash("run:N", scale=alt.Scale(domain=domain, range=[[1, 0], [6, 3], [2, 3]]), legend=None)
     x = alt.X("time:Q", title=None)
-    what = "angle, rad" if system == "pendulum" else "prey"
-    moved = "move of the angle" if system == "pendulum" else "attack rate"
+    pendulum = system == "pendulum"
+    what = "angle, rad" if pendulum else "prey"
+    moved = "move of the angle" if pendulum else "change of attack rate"
     runs = alt.Chart(table).mark_line().encode(x=x, y=alt.Y("first:Q", title=what), color=color, strokeDash=dash)
     along = table[table["run"] == "truth"]
     below = alt.Chart(along).mark_line(color=TREATMENT_COLOR).encode(
-        x=alt.X("time:Q", title="time"), y=alt.Y("correction:Q", title=moved)
+        x=alt.X("time:Q", title="time, s" if pendulum else "time"), y=alt.Y("correction:Q", title=moved)
     )  # fmt: skip
     return captioned(
         alt.vconcat(runs.properties(width=WIDTH, height=HEIGHT - 60), below.properties(width=WIDTH, height=120)),
         "A trajectory nobody fitted: truth, pupil, and tutored pupil running free",
-        caption=f"{'Quadratic drag' if system == 'pendulum' else 'Saturating predators'}; below, the tutor's "
-        "correction at the true states.",
+        caption=f"{'Quadratic drag' if pendulum else 'Saturating predators'}; below, the tutor's correction at the "
+        f"true states, {'in standard deviations of the angle' if pendulum else 'as a share of the rate'}.",
     )
 
 
@@ -332,6 +335,15 @@ def _of(tables: Tables, name: str, world: str) -> Any:
     if table.empty:
         raise MissingTable(f"{name} has no rows for {world}")
     return table
+
+
+def _log_axis(field: str, values: Any, steps: tuple[float, ...], title: str) -> alt.X:
+    """A logarithmic axis with marks at the given multiples of each power of ten."""
+    low, high = float(values.min()), float(values.max())
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    marks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+    axis = alt.Axis(values=marks, format="~g")
+    return alt.X(field, scale=alt.Scale(type="log", nice=False), axis=axis, title=title)
 
 
 def _loss_arm(losses: Any) -> list[str]:

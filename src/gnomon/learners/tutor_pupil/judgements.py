@@ -111,7 +111,7 @@ def _structure(claim: Claim, tables: Tables) -> Finding:
 def reading_of(tables: Tables, world: str) -> str:
     """The report's word for a world's failure, with the share a constant shift explains and agreement over seeds."""
     refits = _of(tables, "draw.refits", world=world)
-    gains, sizes = _means(refits, "arm", "gain"), _means(refits, "arm", "median")
+    gains, sizes = _means(refits, "arm", "gain"), _means(refits, "arm", "size")
     recovery = _recovered(tables, world)
     summary = _of(tables, "detail.summary", world=world).iloc[0]
     local = gains["shuffled-input"] / gains["treatment"] if gains["treatment"] > 0 else float("nan")
@@ -182,6 +182,10 @@ def _planted_value(quantity: str, world: str, truth: float) -> Callable[[Claim, 
         values = _of(tables, "constants", quantity=quantity, world=world)["value"].to_numpy()
         contrast = equivalent("planted", values, np.full(len(values), truth), claim.margin)
         reading = f"truth {truth:g}, read as {values.mean():.4g}: {values.mean() / truth - 1:+.1%}"
+        for other, noise in (("-clean", "without noise"), ("-noisy", "at 1 % noise")):
+            same = _means(_of(tables, "constants", quantity=quantity), "world", "value")
+            if world + other in same:
+                reading += f"; {noise} {same[world + other]:.4g}"
         return Finding(claim, mean(values), (contrast,), n=len(values), scope=_GAS, reading=reading)
 
     return found

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 
 from gnomon.evidence.nulls import permute_within
-from gnomon.learners.tutor_pupil.estimators import TutorPupilClassifier, TutorPupilRegressor
+from gnomon.learners.tutor_pupil.classifier import TutorPupilClassifier
 from gnomon.learners.tutor_pupil.path import detection, failing_rows, row_losses, score
+from gnomon.learners.tutor_pupil.regressor import TutorPupilRegressor
 from gnomon.learners.tutor_pupil.tutor import Schedule, Tutoring, TutorWeights, train_tutors
 
 Arm = Literal["treatment", "own-labels", "scattered-errors", "shuffled-input"]

@@ -25,7 +25,10 @@ from gnomon.studies.study import Paper, Study, StudyConfig
 from gnomon.studies.unit import Tables, Unit, UnitRun
 
 BLOCK = 50
-GASES = {"covolume-gas": ("covolume-gas", "ideal-gas"), "van-der-waals": ("van-der-waals",)}
+GASES = {
+    "covolume-gas": ("covolume-gas", "ideal-gas"),
+    "van-der-waals": ("van-der-waals", "van-der-waals-clean", "van-der-waals-noisy"),
+}
 
 
 class TutorPupil(Study):
@@ -59,7 +62,7 @@ class TutorPupil(Study):
                 "worlds": ("moons-tree", "digits-centroid"),
                 "gases": ("covolume-gas",),
                 "lambdas": (3.0, 1.0, 0.3, 0.1, 0.03, 0.01),
-                "steps": 200,
+                "steps": 150,
                 "hidden": (32, 32),
                 "systems": (),
                 "latent": False,
@@ -89,7 +92,7 @@ class TutorPupil(Study):
             (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001),
             description="Penalties of the path.",
         )
-        steps: int = Field(500, ge=1, description="Optimiser steps of every net.")
+        steps: int = Field(400, ge=1, description="Optimiser steps of every net.")
         hidden: tuple[int, ...] = Field((64, 64), description="Widths of every net.")
 
     def units(self, config: Config) -> Iterable[Unit]:

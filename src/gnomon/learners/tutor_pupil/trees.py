@@ -31,7 +31,6 @@ class _Level(nn.Module):
     leaf: Tensor
     feature: Tensor
     threshold: Tensor
-    width: Tensor
     value: Tensor
 
     def __init__(self, tables: list[NodeTable], nodes: list[tuple[int, int]], scale: np.ndarray) -> None:
@@ -44,8 +43,7 @@ class _Level(nn.Module):
         self.register_buffer("leaf", torch.from_numpy(np.flatnonzero(is_leaf)))
         self.register_buffer("feature", torch.from_numpy(feature))
         thresholds = np.array([tables[tree].threshold[node] for tree, node in self.splits], dtype=np.float64)
-        self.register_buffer("threshold", torch.from_numpy(thresholds).unsqueeze(1))
-        self.register_buffer("width", torch.from_numpy(scale[feature]).unsqueeze(1))
+        self.register_buffer("threshold", torch.from_numpy(thresholds / scale[feature]).unsqueeze(1))
         self.register_buffer("value", torch.from_numpy(np.array(value, dtype=np.float64)))
 
 
@@ -68,6 +66,7 @@ class RelaxedTrees(nn.Module):
     """
 
     offset: Tensor
+    scale: Tensor
 
     def __init__(
         self,
@@ -86,6 +85,7 @@ class RelaxedTrees(nn.Module):
         self.link = link
         self.trees = len(tables)
         width = tables[0].value.shape[1]
+        self.register_buffer("scale", torch.from_numpy(np.array(scale, dtype=np.float64)))
         self.register_buffer("offset", torch.from_numpy(np.zeros(width) if offset is None else offset))
         self.levels = nn.ModuleList()
         nodes = [(tree, 0) for tree in range(len(tables))]
@@ -102,19 +102,21 @@ class RelaxedTrees(nn.Module):
 
     def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         """Soft outputs of a batch."""
-        # Nodes by rows, so that picking a feature or a node copies one contiguous line.
-        columns = x.T.contiguous()
+        # Nodes by rows, so that picking a feature or a node copies one contiguous line. Features and thresholds are in
+        # units of the gate's width, so that a gate costs one difference a node and row.
+        columns = (x / (self.tau * self.scale)).T.contiguous()
         reach = columns.new_ones(self.trees, x.shape[0])
-        total = self.offset.expand(x.shape[0], -1)
+        total = self.offset.unsqueeze(1).expand(-1, x.shape[0])
         for level in self.levels:
             assert isinstance(level, _Level)
             if len(level.leaf):
-                total = total + reach[level.leaf].T @ level.value
+                total = total + level.value.T @ reach.index_select(0, level.leaf)
             if len(level.split):
-                gate = torch.sigmoid((level.threshold - columns[level.feature]) / (self.tau * level.width))
-                above = reach[level.split]
+                gate = torch.sigmoid(level.threshold / self.tau - columns.index_select(0, level.feature))
+                above = reach.index_select(0, level.split)
                 left = above * gate
                 reach = torch.cat([left, above - left])
+        total = total.T
         if self.link == "log-frequency":
             return (total + 1e-6).log()
         if self.link == "binary-logit":

@@ -125,14 +125,14 @@ class Rows:
         x: The pupil's columns in the user's units.
         seen: The tutor's standardised input.
         targets: For each replicate, values ``(replicate, n, q)`` or class indices ``(replicate, n)``.
-        weights: Sample weights, mean 1.
+        weights: Sample weights, mean 1; one row a replicate if replicates train on different rows (weight 0: left out).
         order: For each replicate the row whose ``seen`` goes to the tutor (shuffled input); ``None`` for its own.
     """
 
     x: Float[Tensor, "n pupil"]
     seen: Float[Tensor, "n inputs"]
     targets: Tensor
-    weights: Float[Tensor, " n"]
+    weights: Float[Tensor, "*replicate n"]
     order: Int[Tensor, "replicate n"] | None = None
 
 
@@ -177,7 +177,7 @@ class Tutoring:
         total = task + lambdas.unsqueeze(1) * self.penalty(corrections) + overshoot
         if self.smoothness:
             total = total + self.smoothness * self._jacobian(nets, seen, probe)
-        return (total * rows.weights[batch]).mean(1)
+        return (total * rows.weights[..., batch]).mean(1)
 
     def _jacobian(self, nets: StackedNets, seen: Tensor, probe: torch.Generator) -> Float[Tensor, "replicate n"]:
         forward = nets.shared if seen.dim() == 2 else nets.forward
@@ -203,9 +203,11 @@ def train_tutors(
     schedule: Schedule,
     *,
     seed: int = 0,
-    validation: Rows | None = None,
 ) -> None:
-    """Train a stack of tutors in place; with validation rows each keeps its weights of least validation objective.
+    """Train a stack of tutors in place, always to the end of the schedule.
+
+    Stopping on a validation loss would end it where the learning rate is still high: with few failing rows to validate
+    on, the first steps away from the pupil look like a loss.
 
     Raises:
         RuntimeError: If a loss is not finite, naming step, replicate and penalty.
@@ -220,7 +222,6 @@ def train_tutors(
         step += 1
         return tutoring.objective(nets, rows, batch, weight, probe)
 
-    best = None if validation is None else _Best(tutoring, nets, validation, weight, probe, schedule.steps)
     try:
         train_stacked(
             nets,
@@ -231,45 +232,8 @@ def train_tutors(
             learning_rate=schedule.learning_rate,
             weight_decay=schedule.weight_decay,
             seed=seed,
-            watch=best,
         )
     except RuntimeError as error:
         if "diverged" not in str(error):
             raise
         raise RuntimeError(f"{error} (lambda {', '.join(f'{value:g}' for value in lambdas)})") from error
-    if best is not None:
-        best.restore()
-
-
-class _Best:
-    """Early stopping by replicate: looks twenty times, stops after six looks without progress in any replicate."""
-
-    def __init__(
-        self, tutoring: Tutoring, nets: StackedNets, rows: Rows, lambdas: Tensor, probe: torch.Generator, steps: int
-    ) -> None:
-        self._objective = lambda: tutoring.objective(nets, rows, torch.arange(len(rows.x)), lambdas, probe)
-        self._nets = nets
-        self._every = max(steps // 20, 1)
-        self._waited = 0
-        self._value, self._kept = self._look(), [parameter.detach().clone() for parameter in nets.stacked]
-
-    def __call__(self, step: int) -> bool:
-        if step % self._every:
-            return False
-        value = self._look()
-        better = value < self._value
-        for kept, parameter in zip(self._kept, self._nets.stacked, strict=True):
-            kept[better] = parameter.detach()[better]
-        self._value = torch.where(better, value, self._value)
-        self._waited = 0 if bool(better.any()) else self._waited + 1
-        return self._waited >= 6
-
-    def restore(self) -> None:
-        """Put the best weights back."""
-        with torch.no_grad():
-            for kept, parameter in zip(self._kept, self._nets.stacked, strict=True):
-                parameter.copy_(kept)
-
-    def _look(self) -> Tensor:
-        with torch.no_grad():
-            return self._objective()

@@ -49,6 +49,10 @@ def interval_tooltip(table: pd.DataFrame, *names: str) -> list[alt.Tooltip]:
     return [*(alt.Tooltip(name) for name in names), number("value"), *bounds]
 
 
+# Vega leaves most ticks of a logarithmic axis without a label; here all have one that do not overlap.
+_LOG_LABEL = "format(datum.value, datum.value >= 1e5 || datum.value < 1e-3 ? '~e' : ',~g')"
+
+
 def x_axis(column: str, title: str, *, log: bool = False) -> alt.X:
     """Quantitative horizontal axis that need not start at zero."""
     return alt.X(column, type="quantitative", title=title, scale=_scale(log), axis=_ticks(log))
@@ -64,7 +68,7 @@ def _scale(log: bool) -> alt.Scale:
 
 
 def _ticks(log: bool) -> alt.Axis:
-    return alt.Axis(tickCount=4, labelOverlap="greedy") if log else alt.Axis(tickCount=6)
+    return alt.Axis(tickCount=4, labelExpr=_LOG_LABEL, labelOverlap="greedy") if log else alt.Axis(tickCount=6)
 
 
 def in_words(table: pd.DataFrame, *names: str) -> str:

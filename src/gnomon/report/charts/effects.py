@@ -34,7 +34,8 @@ def forest(
         raise ValueError("forest needs at least one finding with a finite effect")
     panels = [_forest_panel(panel, str(name), rows["arm"]) for name, panel in rows.groupby("statistic", sort=False)]
     return captioned(
-        alt.vconcat(*panels, spacing=16),
+        # Shared, the offsets would leave room in every panel for the arms of all others.
+        alt.vconcat(*panels, spacing=16).resolve_scale(yOffset="independent"),
         title,
         caption=caption,
         description=f"{title}. {in_words(rows, 'claim', 'arm')}",

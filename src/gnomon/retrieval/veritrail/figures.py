@@ -255,12 +255,11 @@ def depths(rows: Any) -> Any:
 def reading(rows: Any) -> Any:
     """Sentences read for a true claim over the size of the source."""
     table = []
-    for size, at in rows.groupby("chunks"):
+    for _, at in rows.groupby("chunks"):
         source = at["source_sentences"].mean()
         read = intervals.mean(at["sentences_read"])
         table.append({"source": source, "arm": "treatment", "value": read.value, "low": read.low, "high": read.high})
         table.append({"source": source, "arm": "direct", "value": source, "low": source, "high": source})
-        del size
     return dose_response(
         pd.DataFrame(table),
         x="source",
