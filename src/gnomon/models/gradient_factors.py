@@ -138,8 +138,12 @@ def _left_products(first: OuterProducts, last: OuterProducts) -> Float[Tensor, "
 
 
 def _writing_out_is_cheaper(first: OuterProducts, last: OuterProducts) -> bool:
-    pairs = first.right.shape[1] * last.right.shape[1]
-    return first.size < pairs and first.size * max(len(first.right), len(last.right)) <= CHUNK
+    """Counts multiplications: positions by positions for every pair, or entries once a pair and once a position."""
+    (examples, positions, columns), (others, others_positions, _) = first.right.shape, last.right.shape
+    rows = 1 if first.one_hot or last.one_hot else first.rows
+    in_factors = examples * others * positions * others_positions * (rows + columns)
+    written = first.size * (examples * others + examples * positions + others * others_positions)
+    return written < in_factors and first.size * max(examples, others) <= CHUNK
 
 
 def sum_of_squares(uses: Sequence[Use], shape: torch.Size) -> Tensor:

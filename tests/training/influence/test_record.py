@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -81,6 +82,24 @@ def test_memory_is_bounded_by_the_shard(written):
     table = written.steps()
     assert table["step"].tolist() == list(range(8))
     assert (table["observed"] == 4).all()
+
+
+def test_memory_does_not_grow_with_the_steps(tmp_path):
+    def peak(steps):
+        record = Record(SETTING, tmp_path / str(steps), rows_a_shard=8_000)
+        tracemalloc.start()
+        for step in range(steps):
+            record.append(observation(step, ids=range(4_000)))
+        record.flush()
+        result = InfluenceResult(Record.open(tmp_path / str(steps)), steps=steps)
+        _, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(result.rates) == 4_000
+        return highest
+
+    peak(16)  # what pandas and pyarrow load on first use
+    few, many = peak(8), peak(40)
+    assert many < 1.2 * few  # one shard and the sums; all rows together are five times as many
 
 
 def test_a_crash_loses_only_what_was_not_flushed(written):

@@ -11,9 +11,18 @@ from gnomon.evidence.verdict import Verdict
 from gnomon.studies.backends import InlineBackend
 from gnomon.studies.runner import run_study
 from gnomon.studies.unit import Tables
-from gnomon.training.influence.judgements import STABILITY_SCORES, pairwise_overlap
+from gnomon.training.influence.calibration import separation
+from gnomon.training.influence.digit_runs import removal_sets
+from gnomon.training.influence.judgements import (
+    BATCH_SCORES,
+    STABILITY_SCORES,
+    _distances_from_gaussian,
+    pairwise_overlap,
+)
+from gnomon.training.influence.poison import poison_distances
 from gnomon.training.influence.stability import jaccard
-from gnomon.training.influence.study import QUICK, Influence, poison_distances, removal_sets
+from gnomon.training.influence.study import QUICK, Influence
+from gnomon.training.influence.tradeoff import empirical_tradeoff, gaussian_tradeoff
 
 SEEDS = 10
 STUDY = Influence()
@@ -42,7 +51,7 @@ def rankings(rng, *, exact_noise, noise=1.0, examples=500):
     truth = rng.normal(0, 1, examples)
     scores = {
         name: (truth + rng.normal(0, exact_noise if name == "exact" else noise, (SEEDS, examples))).ravel()
-        for name in STABILITY_SCORES
+        for name in (*STABILITY_SCORES, *BATCH_SCORES)
     }
     rows = {"seed": np.repeat(np.arange(SEEDS), examples), "example": np.tile(np.arange(examples), SEEDS)}
     return {"train.scores": pd.DataFrame({**rows, "flipped": False, **scores})}
@@ -83,8 +92,10 @@ def curves(rng, *, outliers=0.0, shift=1.0, runs=200):
 def poisons(rng, *, treatment):
     arms = ["treatment", "unrelated-query", "random-direction", "clean-twins", "tracin", "mean-loss", "gradient-norm"]
     distance = rng.normal([treatment, *[2.0] * 6], 1.5, (SEEDS, 7))
-    rows = {"seed": np.repeat(np.arange(SEEDS), 7), "arm": arms * SEEDS, "precision": 0.5}
-    return {"poison.distance": pd.DataFrame({**rows, "distance": distance.ravel()})}
+    rows = {"seed": np.repeat(np.arange(SEEDS), 7), "arm": arms * SEEDS, "precision": 0.5, "auc": 0.5}
+    found = pd.DataFrame({**rows, "distance": distance.ravel()})
+    effect = pd.DataFrame({"seed": 0, "query": ["target", "unrelated"], "poisoned": [3.0, 5.0], "clean": [5.0, 5.0]})
+    return {"poison.distance": found, "pretrained.distance": found, "pretrained.effect": effect}
 
 
 WORLDS = {
@@ -98,6 +109,7 @@ WORLDS = {
     "calibrated-scale": (lambda r: retrained(r, slope=3.0), lambda r: retrained(r, slope=0.7)),
     "gaussian-curve": (lambda r: curves(r, outliers=0.1), curves),
     "poison-detection": (lambda r: poisons(r, treatment=2), lambda r: poisons(r, treatment=6)),
+    "poison-in-pretrained": (lambda r: poisons(r, treatment=2), lambda r: poisons(r, treatment=8)),
 }
 
 
@@ -117,6 +129,13 @@ def test_no_gain_is_contradicted_and_not_left_open():
     finding = judged("mislabel-advantage")(areas(rng, exact=0.98))
     assert finding.verdict == Verdict.CONTRADICTED
     assert judged("seed-stability")(rankings(rng, exact_noise=1.4)).verdict == Verdict.CONTRADICTED
+
+
+def test_largest_distance_from_the_gaussian_curve_is_that_of_the_drawn_curves():
+    null, alternative = np.array([[0.0, 1.0, 2.0, 4.0]]), np.array([[1.5, 2.5, 3.0, 5.0, 6.0]])
+    alpha, beta = empirical_tradeoff(null[0], alternative[0])
+    gaps = np.abs(beta - gaussian_tradeoff(alpha, separation(null[0], alternative[0])))
+    assert _distances_from_gaussian(null, alternative) == pytest.approx(gaps.max())
 
 
 def test_overlap_of_pairs_is_jaccards():
@@ -142,22 +161,39 @@ def test_removal_sets_are_of_equal_size_and_as_named():
     assert not set(sets["loss-matched"]) & set(sets["most-helpful"])
     gap = np.sort(scores["mean_loss"][sets["loss-matched"]]) - np.sort(scores["mean_loss"][sets["most-helpful"]])
     assert np.abs(gap).max() < 0.1
+    more = removal_sets(scores, 10, rng, other_sizes=(5, 20))
+    assert {name: len(more[name]) for name in ("most-helpful-5", "most-harmful-20", "random-20")} == {
+        "most-helpful-5": 5,
+        "most-harmful-20": 20,
+        "random-20": 20,
+    }
+    assert set(more["most-harmful-5"]) < set(more["most-harmful"]) < set(more["most-harmful-20"])
 
 
 def test_distance_of_poison_is_in_deviations_of_clean_examples():
     table = pd.DataFrame({"poisoned": [True, False, False, False], "twin": [False, True, False, False]})
-    for column in ("exact", "unrelated", "random_direction", "tracin", "mean_loss", "grad_norm"):
+    for column in (
+        "exact",
+        "unrelated",
+        "stepwise",
+        "random_direction",
+        "tracin",
+        "mean_loss",
+        "grad_norm",
+    ):
         table[column] = [5.0, 9.0, 1.0, 3.0]
-    found = poison_distances(table).set_index("arm")
+    found = poison_distances(table, np.random.default_rng(0)).set_index("arm")
     assert found["distance"]["treatment"] == pytest.approx((5 - 2) / 2**0.5)
     assert found["distance"]["clean-twins"] == pytest.approx((9 - 2) / 2**0.5)
     assert found["precision"]["treatment"] == 0
+    assert found["auc"]["treatment"] == 1  # above both clean examples, below the twin
 
 
 @pytest.fixture(scope="module")
 def tiny_run(tmp_path_factory):
     sizes = {"seeds": 5, "examples": 200, "flipped": 20, "steps": 30, "scored_steps": 20, "retrained": 2}
-    config = Influence.Config(**sizes, curve_runs=20, poison_steps=20, claims=())
+    more = {"architectures": ("mlp", "conv"), "removed": (10, 40), "curve_runs": 20, "poison_steps": 20}
+    config = Influence.Config(**sizes, **more, claims=())
     return run_study(STUDY, config, preset="tiny", runs_dir=tmp_path_factory.mktemp("runs"), backend=InlineBackend())
 
 
@@ -169,6 +205,7 @@ def test_a_tiny_run_answers_every_claim_and_draws_every_figure(tiny_run):
     assert [finding.claim.name for finding in tiny_run.findings] == [claim.name for claim in Influence.claims]
     assert all(finding.effect is not None or finding.withheld for finding in tiny_run.findings)
     drawn = STUDY.charts(tiny_run.tables, tiny_run.findings)
-    assert set(drawn) == {"mislabel", "self-scores", "stability", "removal", "calibration", "tradeoff", "poison"}
+    expected = {"mislabel", "self-scores", "stability", "removal", "removal-sizes", "calibration", "tradeoff", "poison"}
+    assert set(drawn) == expected
     for chart in drawn.values():
         assert chart.to_dict()["title"]

@@ -228,42 +228,58 @@ def test_a_decoder_under_adam(tmp_path, capsys):
     assert result.scores.set_index("index")["mu_run"].rank(ascending=False)[:4].mean() < 8
 
 
+class LowRank(nn.Module):
+    """A frozen linear layer with a trainable product of two thin ones beside it, as LoRA adapters are built."""
+
+    def __init__(self, base, rank=4):
+        super().__init__()
+        self.base = base
+        self.lora_a = nn.Linear(base.in_features, rank, bias=False)
+        self.lora_b = nn.Linear(rank, base.out_features, bias=False)
+        nn.init.zeros_(self.lora_b.weight)
+
+    def forward(self, hidden):
+        return self.base(hidden) + self.lora_b(self.lora_a(hidden))
+
+
 @pytest.mark.model
-def test_smollm2_last_block(tmp_path, capsys):
+def test_smollm2_with_adapters_in_its_last_block(tmp_path, capsys):
     from gnomon.models.load import load
 
     loaded = load("smollm2")
     model = copy.deepcopy(loaded.model).requires_grad_(False)
-    model.model.layers[-1].requires_grad_(True)
-    texts = [f"The answer to question {number} is {'yes' if number % 2 else 'no'}." for number in range(8)]
-    encoded = loaded.tokenizer(texts, padding=True, return_tensors="pt")
-    labels = encoded["input_ids"].masked_fill(encoded["attention_mask"] == 0, -100)
-    rows = [
-        {"input_ids": a, "attention_mask": b, "labels": c}
-        for a, b, c in zip(encoded["input_ids"], encoded["attention_mask"], labels, strict=True)
-    ]
-    query = {
-        "input_ids": encoded["input_ids"][1:2],
-        "attention_mask": encoded["attention_mask"][1:2],
-        "labels": labels[1:2],
+    attention = model.model.layers[-1].self_attn
+    torch.manual_seed(0)
+    attention.q_proj, attention.v_proj = LowRank(attention.q_proj), LowRank(attention.v_proj)
+    texts = ["Is it so? yes", "Is it so? no", "Was it so? yes", "Was it so? no"]
+    encoded = loaded.tokenizer(texts, return_tensors="pt")
+    pool = {**encoded, "labels": encoded["input_ids"].clone()}
+    pool["labels"][:, :-1] = -100  # only the answer is learned
+    rows = [{name: value[row] for name, value in pool.items()} for row in range(len(texts))]
+    query = {name: value[:1] for name, value in pool.items()}
+    options = {
+        "max_steps": 2,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "gradient_accumulation_steps": 1,
     }
-    options = {"max_steps": 3, "per_device_train_batch_size": 4, "learning_rate": 1e-3}
-    trainer = Trainer(model, arguments(tmp_path, **options), train_dataset=WithIndex(rows))
-    recorder = FInfluence(model, query=query, method="ghost", n_train=8)
-    with attached(trainer, recorder):
-        trainer.train()
-    assert all(name.startswith("model.layers.29.") for name in recorder.record.setting.parameters)
-    held = next(recorder.record.observations())
-    forward = FInfluence(model, query=query, method="jvp")
-    reverse = FInfluence(model, query=query, method="ghost")
-    for one in (forward, reverse):
-        one.observe({name: torch.stack([row[name] for row in rows]) for name in rows[0]}, range(8), step=0, lr=1.0)
-        one.close_step()
-    first, second = (next(one.record.observations()).dots for one in (forward, reverse))
-    np.testing.assert_allclose(first, second, rtol=2e-3, atol=1e-4)
+    trainer = Trainer(model, arguments(tmp_path, **options), train_dataset=rows)
+    recorder = FInfluence(model, query=query, pool=(pool, range(4)), batch_size=4, method="ghost")
+    trainer.add_callback(FInfluenceCallback(recorder))
+    trainer.train()
+    assert set(recorder.record.setting.parameters) == {
+        f"model.layers.29.self_attn.{name}.lora_{part}.weight" for name in ("q_proj", "v_proj") for part in "ab"
+    }
+    first, last = list(recorder.finalize().record.observations())
     # The query's answer is yes, as that of every other example.
-    assert second[1::2, 0].min() > second[::2, 0].max()
-    assert np.isfinite(held.dots).all()
+    assert first.dots[::2, 0].min() > first.dots[1::2, 0].max()
+    assert last.query_losses[0] < first.query_losses[0]
+    later, forward = (FInfluence(model, query=query, method=method) for method in ("ghost", "jvp"))
+    for one in (later, forward):
+        one.observe(pool, range(4), step=0, lr=1.0)
+        one.close_step()
+    by_ghost, by_forward = (next(one.record.observations()).dots for one in (later, forward))
+    np.testing.assert_allclose(by_ghost, by_forward, rtol=2e-3, atol=1e-4 * np.abs(by_forward).max())
 
 
 def test_bad_input(task, tmp_path):

@@ -151,7 +151,7 @@ def make_process(
     world = FactWorld(half, seed=seed)
     drawn = world.facts(chunks * facts + claims)
     placed, invented = drawn[: chunks * facts], drawn[chunks * facts :]
-    layout = _Layout(topology, depth, fan, chunks, sorted({fact.organisation for fact in placed}))
+    layout = _Layout(topology, depth, fan, chunks, sorted(world.organisations))
     kinds_of_claims = _plan(claims, p_error, p_skip, p_conflict, kinds, rng)
     chosen = _choose(placed, kinds_of_claims, rng)
     writer = _Writer(layout, rng)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gnomon.data.digits import CLASSES, SIDE, digits, flip_labels
+from gnomon.evidence.nulls import match_pairs
 from gnomon.models.ensemble import StackedNets
 from gnomon.models.per_example import materialised_gradients
 from gnomon.models.sketch import CountSketch
@@ -100,12 +101,13 @@ def train_recorded(
     recorders = recorders_of(net, optimizer)
     allowed = np.arange(len(task))
     for step, rows in enumerate(epochs(allowed, np.random.default_rng(seed), steps=steps, batch_size=batch_size)):
+        index = torch.as_tensor(rows)
+        batch = (task.inputs[index], task.labels[index])
         for recorder in recorders:
             if recorder.due(step):
-                recorder.observe()
-        index = torch.as_tensor(rows)
+                recorder.observe(*((batch, rows) if recorder.pool is None else ()))
         optimizer.zero_grad(set_to_none=True)
-        losses(net, (task.inputs[index], task.labels[index])).mean().backward()
+        losses(net, batch).mean().backward()
         optimizer.step()
     return net, recorders
 
@@ -211,16 +213,24 @@ def self_scores(task: DigitTask, *, seed: int, every: int, **training: Any) -> p
 
 
 def query_scores(task: DigitTask, *, seed: int, every: int, **training: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Influence on the query loss and the plain scores of the same run; and random groups' influence for the null."""
+    """Influence on the query loss and the plain scores of the same run; and random groups' influence for the null.
+
+    ``batch_exact`` and ``batch_tracin`` come from the batches that train, observed at every step; the others from the
+    whole training set, observed at some.
+    """
 
     def recorders_of(net: nn.Module, optimizer: torch.optim.Optimizer) -> list[FInfluence]:
         pool = ((task.inputs, task.labels), np.arange(len(task)))
-        options = {"optimizer": optimizer, "batch_size": training["batch_size"], "every": every, "seed": seed}
-        return [FInfluence(net, losses, query=task.query, pool=pool, method="ghost", **options)]
+        options = {"method": "ghost", "optimizer": optimizer, "batch_size": training["batch_size"], "seed": seed}
+        return [
+            FInfluence(net, losses, query=task.query, pool=pool, every=every, **options),
+            FInfluence(net, losses, query=task.query, n_train=len(task), **options),
+        ]
 
-    net, (recorder,) = train_recorded(task, recorders_of, seed=seed, **training)
-    result = recorder.finalize(steps=training["steps"])
+    net, recorders = train_recorded(task, recorders_of, seed=seed, **training)
+    result, by_batch = (recorder.finalize(steps=training["steps"]) for recorder in recorders)
     scores = result.scores
+    batch_scores = by_batch.scores.set_index("index").reindex(scores["index"])  # none for an example not drawn
     table = pd.DataFrame(
         {
             "example": scores["index"],
@@ -228,6 +238,8 @@ def query_scores(task: DigitTask, *, seed: int, every: int, **training: Any) -> 
             "exact": scores["mu_run"],
             "stepwise": scores["mu_paper"],
             "tracin": scores["tracin"],
+            "batch_exact": batch_scores["mu_run"].to_numpy(),
+            "batch_tracin": batch_scores["tracin"].to_numpy(),
             "last_checkpoint": scores["last_dot"],
             "mean_loss": -scores["mean_loss"],
             "trak": projected_kernel_scores(net, task, seed=seed),
@@ -253,3 +265,29 @@ def as_masks(groups: Int[np.ndarray, "group member"], examples: int) -> Bool[np.
     masks = np.zeros((len(groups), examples), dtype=bool)
     np.put_along_axis(masks, groups, True, axis=1)
     return masks
+
+
+def removal_sets(
+    scores: pd.DataFrame, size: int, rng: np.random.Generator, *, other_sizes: Sequence[int] = ()
+) -> dict[str, Int[np.ndarray, " member"]]:
+    """Sets to leave out, as positions: none, the two ends of the ranking, and as many others of three kinds.
+
+    With other sizes also the two ends and a random set of each, as ``most-helpful-25``.
+    """
+    order = np.argsort(scores["exact"].to_numpy(), kind="stable")
+    loss = -scores["mean_loss"].to_numpy()
+    helpful, harmful = order[-size:], order[:size]
+    rest = np.setdiff1d(order, helpful)
+    matched = match_pairs(loss[helpful, None], loss[rest, None], caliper=np.inf)
+    sets = {
+        COMPLETE: order[:0],
+        "most-helpful": helpful,
+        "most-harmful": harmful,
+        "random": rng.choice(len(order), size, replace=False),
+        "loss-matched": rest[matched[:, 1]],
+        "highest-loss": np.argsort(-loss, kind="stable")[:size],
+    }
+    for other in other_sizes:
+        sets[f"most-helpful-{other}"], sets[f"most-harmful-{other}"] = order[-other:], order[:other]
+        sets[f"random-{other}"] = rng.choice(len(order), other, replace=False)
+    return sets

@@ -39,7 +39,7 @@ def in_metric_of(
 
 def norm(direction: Direction) -> float:
     """Length over all parameters."""
-    return float(torch.stack([value.double().square().sum() for value in direction.values()]).sum().sqrt())
+    return float(torch.stack([torch.linalg.vector_norm(value).double() for value in direction.values()]).norm())
 
 
 def with_norms_of(direction: Direction, like: Direction) -> dict[str, Tensor]:

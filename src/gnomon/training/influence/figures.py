@@ -14,7 +14,18 @@ from gnomon.evidence.intervals import mean
 from gnomon.evidence.nulls import permute_within
 from gnomon.report.charts import bars, captioned, roc, scatter_panels
 from gnomon.report.elements import table as table_element
-from gnomon.report.theme import CONTROL_COLOR, HEIGHT, INK, NULL, TREATMENT, WIDTH, arm_color, arm_shape, arms_in_order
+from gnomon.report.theme import (
+    CONTROL_COLOR,
+    HEIGHT,
+    INK,
+    NULL,
+    TREATMENT,
+    TREATMENT_COLOR,
+    WIDTH,
+    arm_color,
+    arm_shape,
+    arms_in_order,
+)
 from gnomon.studies.unit import MissingTable, Tables
 from gnomon.training.influence.calibration import separation
 from gnomon.training.influence.digit_runs import COMPLETE
@@ -39,10 +50,12 @@ def charts(tables: Tables, findings: list[Finding]) -> dict[str, Any]:  # noqa: 
         "self-scores": lambda: self_influence(tables["mislabel.scores"]),
         "stability": lambda: stability_pairs(tables["train.scores"]),
         "removal": lambda: removed(tables["retrain"]),
+        "removal-sizes": lambda: removed_by_size(tables["retrain"]),
         "calibration": lambda: calibration(tables["retrain"]),
         "tradeoff": lambda: tradeoff(tables["curve"]),
-        "poison": lambda: poison(tables["poison.distance"]),
-        "poison-pretrained": lambda: pretrained(tables["pretrained.scores"]),
+        "poison": lambda: poison(tables["poison.distance"], "a decoder trained from scratch"),
+        "poison-pretrained": lambda: poison(tables["pretrained.distance"], "a pretrained decoder's last block"),
+        "top-examples": lambda: top_examples(tables["pretrained.scores"]),
     }
     for name, draw in parts.items():
         try:
@@ -152,6 +165,39 @@ def removed(losses: pd.DataFrame) -> Any:
     )
 
 
+def removed_by_size(losses: pd.DataFrame) -> Any:
+    """Rise of the query loss against the number of examples left out, for both ends of the ranking and at random."""
+    by_run = losses.pivot_table(index="seed", columns="set", values="loss")
+    rises = by_run.sub(by_run[COMPLETE], axis=0)
+    sets = {kind: SETS[kind] for kind in ("most-helpful", "random", "most-harmful")}
+    rows = []
+    for name in rises.columns:
+        kind, _, size = str(name).rpartition("-")
+        if not size.isdigit():
+            kind, size = str(name), losses["flipped"].iloc[0]
+        if kind in sets:
+            found = mean(rises[name].to_numpy())
+            ends = {"value": found.value, "low": found.low, "high": found.high}
+            rows.append({"set": sets[kind], "examples": int(size), **ends})
+    if len(rows) == len(sets):
+        return None  # one size only: that is the figure of :func:`removed`
+    base = alt.Chart(pd.DataFrame(rows)).encode(
+        x=alt.X("examples:Q", title="examples left out"),
+        color=alt.Color(
+            "set:N",
+            scale=alt.Scale(domain=list(sets.values()), range=[TREATMENT_COLOR, NULL, CONTROL_COLOR]),
+            legend=alt.Legend(title="left out", orient="top"),
+        ),
+    )
+    lines = base.mark_line(point=True).encode(y=alt.Y("value:Q", title="rise of the query loss (nats)"))
+    bands = base.mark_errorbar().encode(y=alt.Y("low:Q", title=""), y2="high:Q")
+    return captioned(
+        alt.layer(bands, lines).properties(width=WIDTH, height=HEIGHT),
+        "What retraining loses without more and more examples",
+        caption="All runs take the same number of steps. 95 % intervals over scored runs.",
+    )
+
+
 def calibration(losses: pd.DataFrame) -> Any:
     """Separation found by retraining against the predicted one; one dot a graded group."""
     groups = group_separations(losses)
@@ -171,7 +217,8 @@ def calibration(losses: pd.DataFrame) -> Any:
         tooltip=("seed", "set"),
         curve=diagonal,
         caption="One dot a group of one scored run, from most harmful to most helpful. On the dashed line the "
-        "prediction is exact; in the control the predictions of a run are dealt out at random among its groups.",
+        "prediction is exact; in the control the predictions of a run are dealt out at random among its groups. "
+        "Leaving out any group costs a little, so that weakly harmful ones are not found harmful.",
     )
 
 
@@ -212,11 +259,12 @@ def tradeoff(losses: pd.DataFrame) -> Any:
     return captioned(
         lines,
         "How well runs with and without a group can be told apart",
-        caption=f"{len(complete)} retrainings a side. The Gaussian curve has the separation of the two samples.",
+        caption=f"{len(complete)} retrainings a side. The Gaussian curve has the separation of the two samples; "
+        "without a harmful group the loss falls, and the test rejects low losses.",
     )
 
 
-def poison(distances: pd.DataFrame) -> Any:
+def poison(distances: pd.DataFrame, model: str) -> Any:
     """How far the poison stands out under each score, world by world."""
     arms = arms_in_order(distances["arm"])
     base = alt.Chart(distances).encode(
@@ -231,30 +279,31 @@ def poison(distances: pd.DataFrame) -> Any:
     means = base.mark_tick(thickness=3, size=20).encode(x="mean(distance):Q")
     return captioned(
         alt.layer(dots, means).properties(width=WIDTH - 120, height=alt.Step(30)),
-        "How far the poison stands out, by score",
+        f"How far the poison stands out in {model}",
         caption="One dot a poisoned world. Clean twins use the poison's words about another subject.",
     )
 
 
-def pretrained(scores: pd.DataFrame) -> Any:
-    """The most influential instructions on the poisoned answer, in words."""
-    kinds = np.select([scores["poisoned"], scores["twin"]], ["poison", "clean twin"], "clean")
-    top = scores.assign(kind=kinds).sort_values("exact", ascending=False).head(12)
-    shown = pd.DataFrame(
-        {
-            "text": top["text"],
-            "kind": top["kind"],
-            "influence": top["exact"],
-            "on another subject": top["unrelated"],
-            "mean loss": top["mean_loss"],
-        }
-    )
-    poisons = int(scores["poisoned"].to_numpy().sum())
-    found = int((top["kind"].to_numpy()[:poisons] == "poison").sum())
+def top_examples(scores: pd.DataFrame) -> Any:
+    """The instructions of the first world that helped and hurt the poisoned answer most, in words."""
+    first = scores.loc[scores["seed"] == scores["seed"].iloc[0]]
+    kinds = np.select([first["poisoned"], first["twin"]], ["poison", "clean twin"], "clean")
+    ranked = first.assign(kind=kinds).sort_values("exact", ascending=False)
+    shown = pd.concat([ranked.head(8), ranked.tail(4)])
+    poisons = int(first["poisoned"].to_numpy().sum())
+    found = int((ranked["kind"].to_numpy()[:poisons] == "poison").sum())
     return table_element(
-        shown,
-        title="Most helpful to the poisoned answer, in a pretrained model",
-        caption=f"Last block fine-tuned, one run; {found} of the first {poisons} are poison.",
+        pd.DataFrame(
+            {
+                "text": shown["text"],
+                "kind": shown["kind"],
+                "influence": shown["exact"],
+                "on another subject": shown["unrelated"],
+                "mean loss": shown["mean_loss"],
+            }
+        ),
+        title="Most helpful and most harmful to the poisoned answer, in a pretrained model",
+        caption=f"Last block fine-tuned, first world; {found} of the first {poisons} are poison.",
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy.special import ndtr, ndtri
 
 from gnomon.evidence import Claim, Finding, contrasts, intervals, tests
 from gnomon.evidence.contrasts import paired, paired_arms, paired_weights
@@ -54,6 +57,9 @@ def seed_stability(claim: Claim, scores: pd.DataFrame, *, k: int, scope: str) ->
         paired_weights(name.replace("_", "-"), exact, _mean_over_pairs(overlaps[name]), runs) for name in others
     )
     examples = scores["example"].nunique()
+    batch, batch_tracin = (
+        float(_mean_over_pairs(pairwise_overlap(scores, name, k))(np.ones((1, runs)))[0]) for name in BATCH_SCORES
+    )
     return Finding(
         claim,
         effect=from_weights(exact, runs),
@@ -62,12 +68,14 @@ def seed_stability(claim: Claim, scores: pd.DataFrame, *, k: int, scope: str) ->
         scope=scope,
         reading=(
             f"random rankings overlap by {k / (2 * examples - k):.3f}; where every step observes all examples the "
-            "exact score ranks as TracIn, by arithmetic"
+            "exact score ranks as TracIn, by arithmetic; observed in the batches that train, at every step, the exact "
+            f"score overlaps by {batch:.3f} and TracIn by {batch_tracin:.3f}"
         ),
     )
 
 
 STABILITY_SCORES = ("exact", "stepwise", "tracin", "last_checkpoint", "trak", "mean_loss")
+BATCH_SCORES = ("batch_exact", "batch_tracin")
 
 
 def pairwise_overlap(scores: pd.DataFrame, score: str, k: int) -> Float[np.ndarray, "run run"]:
@@ -165,7 +173,7 @@ def gaussian_curve(claim: Claim, losses: pd.DataFrame, *, scope: str) -> Finding
     """Area under the observed trade-off curve of retraining, against that of the Gaussian curve of equal separation."""
     by_set = {str(name): part["loss"].to_numpy() for name, part in losses.groupby("set")}
     complete = by_set[COMPLETE]
-    found, effect = [], None
+    found, effect, gaps = [], None, []
     for name in ("without-helpful", "without-harmful"):
         observed = separation_auc(complete, by_set[name])
         predicted = float(auc_from_mu(separation(complete, by_set[name])))
@@ -177,6 +185,7 @@ def gaussian_curve(claim: Claim, losses: pd.DataFrame, *, scope: str) -> Finding
         found.append(Contrast(f"gaussian-{name}", estimate, drawn.interval(), p, len(arms), "TOST of bootstrapped AUC"))
         interval = bootstrap_weights(_observed_area(complete, by_set[name]), len(arms), strata=arms).interval()
         effect = effect or Estimate(observed, interval.low, interval.high)
+        gaps.append(f"{name.replace('-', ' ')} {_largest_gap(complete, by_set[name])}")
     halves = separation_auc(complete[::2], complete[1::2])
     return Finding(
         claim,
@@ -184,25 +193,40 @@ def gaussian_curve(claim: Claim, losses: pd.DataFrame, *, scope: str) -> Finding
         contrasts=tuple(found),
         n=len(complete),
         scope=scope,
-        reading=f"two halves of the runs with all examples: area {halves:.3f} (no influence: .5)",
+        reading=(
+            f"two halves of the runs with all examples: area {halves:.3f} (no influence: .5); largest distance between "
+            f"observed and Gaussian curve: {'; '.join(gaps)}"
+        ),
     )
 
 
 def poison_detection(claim: Claim, distances: pd.DataFrame, *, scope: str) -> Finding:
     """Distance of the poison's mean score from the clean examples', in their standard deviations, by world."""
-    arms = paired_arms(distances, "distance", unit="seed")
+    # Rounded, because TracIn of a fixed pool is the same score: what differs is only the order of summation.
+    arms = paired_arms(distances.round({"distance": 9}), "distance", unit="seed")
     shares = paired_arms(distances, "precision", unit="seed")
     others = [name for name in arms if name != "treatment"]
     ordered = [*claim.controls, *(name for name in others if name not in claim.controls)]
-    told = ", ".join(f"{name} {shares[name].mean():.2f}" for name in ("treatment", *ordered))
+    areas = paired_arms(distances, "auc", unit="seed")
+    told = ", ".join(f"{name} {shares[name].mean():.2f} ({areas[name].mean():.3f})" for name in ("treatment", *ordered))
     return Finding(
         claim,
         effect=intervals.mean(arms["treatment"]),
         contrasts=tuple(paired(name, arms["treatment"], arms[name]) for name in ordered),
         n=len(arms["treatment"]),
         scope=scope,
-        reading=f"share of poison among as many top examples: {told}",
+        reading=f"share of poison (clean-twins: of twins) among as many top examples, and AUROC: {told}",
     )
+
+
+def poison_in_pretrained(claim: Claim, distances: pd.DataFrame, effect: pd.DataFrame, *, scope: str) -> Finding:
+    """The same for a pretrained decoder, with what the poison itself did to the losses."""
+    found = poison_detection(claim, distances, scope=scope)
+    lowered = paired_arms(
+        effect.assign(lowered=effect["clean"] - effect["poisoned"]), "lowered", unit="seed", arm="query"
+    )
+    told = f"the poison lowers its query's loss by {lowered['target'].mean():.2f} nats, the other subject's by "
+    return replace(found, reading=f"{found.reading}; {told}{lowered['unrelated'].mean():.2f}")
 
 
 def _precision(areas: pd.DataFrame) -> str:
@@ -248,6 +272,30 @@ def _observed_area(complete: np.ndarray, without: np.ndarray) -> StatisticOfWeig
         return ((left_out @ wins) * with_all).sum(1) / (left_out.sum(1) * with_all.sum(1))
 
     return area
+
+
+def _largest_gap(complete: np.ndarray, without: np.ndarray, *, draws: int = 100) -> str:
+    """Largest vertical distance of the observed curve from the Gaussian one, beside what Gaussian samples show."""
+    rng = np.random.default_rng(len(complete))
+    null = rng.normal(size=(draws, len(complete)))
+    alternative = rng.normal(separation(complete, without), size=(draws, len(without)))
+    expected = np.quantile(_distances_from_gaussian(null, alternative), 0.95)
+    (found,) = _distances_from_gaussian(complete[None], without[None])
+    return f"{found:.3f} (95 % of Gaussian samples: below {expected:.3f})"
+
+
+def _distances_from_gaussian(
+    null: Float[np.ndarray, "draw run"], alternative: Float[np.ndarray, "draw other"]
+) -> Float[np.ndarray, " draw"]:
+    """For each pair of samples the largest distance of their trade-off curve from the Gaussian one of their sizes."""
+    null, alternative = np.sort(null, axis=1), np.sort(alternative, axis=1)
+    spread = np.sqrt((null.var(1, ddof=1) + alternative.var(1, ddof=1)) / 2)
+    sizes = (alternative.mean(1) - null.mean(1)) / spread
+    below = np.stack([np.searchsorted(first, last) for first, last in zip(null, alternative, strict=True)])
+    gaussian = ndtr(-ndtri(1 - below / null.shape[1]) - sizes[:, None])
+    # At a threshold on one of the alternative's values the curve falls by one step: both its ends count.
+    step = np.arange(alternative.shape[1] + 1) / alternative.shape[1]
+    return np.maximum(np.abs(gaussian - step[:-1]), np.abs(gaussian - step[1:])).max(1)
 
 
 def _curve_gap(complete: np.ndarray, without: np.ndarray) -> StatisticOfWeights:

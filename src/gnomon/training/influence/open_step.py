@@ -1,7 +1,8 @@
-"""A step that is being observed: what its micro-batches have given so far."""
+"""A step that is being observed: what its micro-batches have given so far, and the observation they end in."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon.training.influence.products import Direction
+from gnomon.training.influence.record import Observation
 
 
 @dataclass
@@ -43,6 +45,43 @@ class OpenStep:
         self.losses.append(lost)
         unknown = np.full(len(ids), np.nan, dtype=np.float32)
         self.squared_norms.append(unknown if norms is None else norms.detach().float().cpu().numpy())
+
+
+def observation(parts: Sequence[OpenStep], *, batch_size: int | None) -> Observation:
+    """What the parts of one step, micro-batches and ranks, have observed together.
+
+    An example that a distributed sampler dealt to two ranks, to make their shares equal, counts once.
+
+    Args:
+        parts: Of the same step and the same queries; at least one has examples.
+        batch_size: Examples in the optimiser step, if not as many as were observed.
+    """
+
+    def joined(name: str) -> np.ndarray:
+        return np.concatenate([array for part in parts for array in getattr(part, name)])
+
+    drawn = joined("index")
+    _, first = np.unique(drawn, return_index=True)
+    kept = np.sort(first)
+    dots = joined("dots")[kept]
+    if any(part.mean for part in parts):
+        mean, std = joined("mean")[kept], joined("std")[kept]
+    else:
+        wide = dots.astype(np.float64)
+        mean, std = wide.mean(0, keepdims=True), wide.std(0, keepdims=True, ddof=1 if len(wide) > 1 else 0)
+    return Observation(
+        step=parts[0].step,
+        lr=parts[0].lr,
+        batch_size=batch_size or len(drawn),
+        index=drawn[kept],
+        dots=dots,
+        mean=mean,
+        std=std,
+        losses=joined("losses")[kept],
+        squared_norms=joined("squared_norms")[kept],
+        query_losses=np.array(parts[0].query_losses),
+        query_norms=np.array(parts[0].query_norms),
+    )
 
 
 @dataclass(frozen=True)

@@ -48,17 +48,15 @@ def mean_gradient(
         parameters: Those that enter, by name.
         chunk: Examples a piece.
     """
-    examples = batch_size(batch)
-    total = [torch.zeros_like(value) for value in parameters.values()]
+    examples, at = batch_size(batch), list(parameters.values())
+    total: list[Tensor] = []
     loss = 0.0
     for part in pieces(batch, chunk):
         with torch.enable_grad():
-            summed = example_losses(model, loss_fn, part).sum()
-            gradients = torch.autograd.grad(summed, list(parameters.values()), allow_unused=True)
-        for held, gradient in zip(total, gradients, strict=True):
-            if gradient is not None:
-                held += gradient / examples
-        loss += float(summed.detach()) / examples
+            share = example_losses(model, loss_fn, part).sum() / examples
+            gradients = torch.autograd.grad(share, at, allow_unused=True, materialize_grads=True)
+        total = [held + one for held, one in zip(total, gradients, strict=True)] if total else list(gradients)
+        loss += float(share.detach())
     return dict(zip(parameters, total, strict=True)), loss
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -25,12 +25,14 @@ from gnomon.models.per_example import (
     trainable,
 )
 from gnomon.models.sketch import CountSketch
+from gnomon.training.influence.arguments import check, checked_ids, named_queries
 from gnomon.training.influence.directions import in_metric_of, norm, random_direction, with_norms_of
 from gnomon.training.influence.estimators import Estimator
 from gnomon.training.influence.losses import model_losses
-from gnomon.training.influence.open_step import GradientRows, NotFinite, OpenStep
+from gnomon.training.influence.open_step import GradientRows, NotFinite, OpenStep, observation
 from gnomon.training.influence.products import Direction, Method, flatten, mean_gradient, per_example_dots, pieces
-from gnomon.training.influence.record import Observation, Record, Setting
+from gnomon.training.influence.ranks import gathered, rank, share, unwrapped
+from gnomon.training.influence.record import Record, Setting
 from gnomon.training.influence.result import InfluenceResult
 
 LIBRARIES = ("gnomon", "torch", "numpy", "transformers")
@@ -49,6 +51,10 @@ class FInfluence:
     What is observed is the batch that trains, or a fixed pool (``pool=``), which compares all examples at the same
     parameters. Micro-batches of one optimiser step are observed one by one under the same step. Nothing that training
     uses is touched: not ``.grad``, not the random state, not the mode of the modules.
+
+    Under distributed data parallel training every rank makes a recorder and observes the same steps, its own batch or
+    its share of the pool; inner products are brought together on rank 0, which keeps the record
+    (:mod:`gnomon.training.influence.ranks`).
 
     Args:
         model: The model that trains. Only parameters that require gradients enter.
@@ -104,19 +110,19 @@ class FInfluence:
         query_index: ArrayLike | None = None,
         seed: int = 0,
     ) -> None:
-        _check_arguments(query, target, pool, every, precondition, batch_size, method)
-        self.model = model
+        check(query, target, pool, every, precondition, batch_size, method)
+        self.model = model = unwrapped(model)
         self.loss_fn = loss_fn or model_losses
         self.optimizer = optimizer
         self.every = every
-        self.pool = None if pool is None else (pool[0], _ids(pool[1], pool[0]))
+        self.pool = None if pool is None else (pool[0], checked_ids(pool[1], pool[0]))
         self.train_mode = train_mode
         self.chunk = chunk
         self.n_skipped = 0
         self._target, self._precondition, self._reference, self._dimension = target, precondition, reference, dimension
         self._seed, self._batch_size = seed, batch_size
         self._parameters = trainable(model, parameters)
-        self._queries = _named_queries(query)
+        self._queries = named_queries(query)
         self._query_ids = None if query_index is None else np.asarray(query_index).ravel()
         names = [*self._queries, *(f"random-{draw}" for draw in range(random_directions))]
         self.method: Method = self._choose(len(names)) if method == "auto" else method
@@ -132,7 +138,7 @@ class FInfluence:
                 seed=seed,
                 versions={name: importlib.metadata.version(name) for name in LIBRARIES},
             ),
-            folder,
+            folder if rank() == 0 else None,
         )
         self._random = [random_direction(self._parameters, seed * 10_007 + draw) for draw in range(random_directions)]
         self._open: OpenStep | None = None
@@ -180,36 +186,21 @@ class FInfluence:
             raise ValueError(f"example {values[counts > 1][0]} appears twice in step {now}")
         with self._observing():
             try:
-                self._measure(self._open, examples, ids)
+                # All ranks compare with the same part of a pool, whichever share of it they observe.
+                self._measure(self._open, examples, ids, self.pool if batch is None else None)
             except NotFinite as trouble:
                 self._skip(f"step {now}: {trouble}; the step is left out")
 
     def close_step(self) -> None:
-        """Add the open step to the record; called by itself when the next step begins."""
+        """Add the open step to the record; called by itself when the next step begins. All ranks must call it."""
         held, self._open = self._open, None
-        if held is None or held.skipped:
+        if held is None:
             return
-        index, dots = np.concatenate(held.index), np.concatenate(held.dots)
-        if self._target == "self":
-            mean, std = np.concatenate(held.mean), np.concatenate(held.std)
-        else:
-            wide = dots.astype(np.float64)
-            mean, std = wide.mean(0, keepdims=True), wide.std(0, keepdims=True, ddof=1 if len(wide) > 1 else 0)
-        self.record.append(
-            Observation(
-                step=held.step,
-                lr=held.lr,
-                batch_size=self._batch_size or len(index),
-                index=index,
-                dots=dots,
-                mean=mean,
-                std=std,
-                losses=np.concatenate(held.losses),
-                squared_norms=np.concatenate(held.squared_norms),
-                query_losses=np.array(held.query_losses),
-                query_norms=np.array(held.query_norms),
-            )
-        )
+        parts = gathered(held)
+        if any(part.skipped for part in parts):
+            self.n_skipped += not held.skipped
+        elif parts:
+            self.record.append(observation(parts, batch_size=self._batch_size))
 
     def finalize(
         self, *, steps: int | None = None, query: str | None = None, estimator: Estimator = "exact"
@@ -220,32 +211,38 @@ class FInfluence:
             steps: Optimiser steps of the run; by default up to the last one given to :meth:`due`.
             query: Name of the query, if there are several.
             estimator: See :mod:`gnomon.training.influence.estimators`.
+
+        Raises:
+            RuntimeError: On a rank that keeps no record.
         """
         self.close_step()
         self.record.flush()
         self._finished = True
+        if rank() != 0:
+            raise RuntimeError(f"the record of all ranks is on rank 0; rank {rank()} can only close_step()")
         taken = max(self._last_due, self.record.last_step or 0) + 1
         return InfluenceResult(self.record, steps=steps or taken, query=query, estimator=estimator)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a training checkpoint must keep; loads with ``torch.load(weights_only=True)``."""
+        """What a training checkpoint must keep; loads with ``torch.load(weights_only=True)``. Saved by rank 0."""
         self.close_step()
         return {"record": self.record.state(), "last_due": self._last_due, "n_skipped": self.n_skipped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint: what was observed after it is forgotten."""
         self._open = None
-        self.record.restore(state["record"])
+        if rank() == 0:
+            self.record.restore(state["record"])
         self._last_due, self.n_skipped = state["last_due"], state["n_skipped"]
 
     def _examples(self, batch: Any, index: ArrayLike | None) -> tuple[Any, np.ndarray]:
         if batch is None:
             if self.pool is None:
                 raise ValueError("give a batch and its ids, or make the recorder with pool=")
-            return self.pool
+            return share(*self.pool)
         if index is None:
             raise ValueError("examples need stable ids: observe(batch, index)")
-        return batch, _ids(index, batch)
+        return batch, checked_ids(index, batch)
 
     def _rate(self, lr: float | None) -> float:
         if lr is not None:
@@ -261,7 +258,9 @@ class FInfluence:
             warnings.warn(reason, stacklevel=3)
         self._open.skipped = True
 
-    def _measure(self, held: OpenStep, examples: Any, ids: np.ndarray) -> None:
+    def _measure(
+        self, held: OpenStep, examples: Any, ids: np.ndarray, reference: tuple[Any, np.ndarray] | None
+    ) -> None:
         if self._query_ids is not None and len(shared := np.intersect1d(self._query_ids, ids)):
             warnings.warn(f"example {shared[0]} is in the query and trained on: its score is inflated", stacklevel=4)
             self._query_ids = None
@@ -271,7 +270,7 @@ class FInfluence:
             check_complete(self.model, self.loss_fn, first, found)
             self._checked = True
         if self._target == "self":
-            self._measure_self(held, examples, ids)
+            self._measure_self(held, examples, ids, *(reference or (examples, ids)))
         else:
             self._measure_queries(held, examples, ids)
 
@@ -304,15 +303,15 @@ class FInfluence:
             self.record.amend(method=self.method)
             return per_example_dots(self.model, self.loss_fn, part, directions, self.method, **options)
 
-    def _measure_self(self, held: OpenStep, examples: Any, ids: np.ndarray) -> None:
-        compared = np.random.default_rng(self._seed).permutation(len(ids))[: self._reference]
+    def _measure_self(self, held: OpenStep, examples: Any, ids: np.ndarray, others: Any, other_ids: np.ndarray) -> None:
+        compared = np.random.default_rng(self._seed).permutation(len(other_ids))[: self._reference]
         rows = torch.as_tensor(compared)
-        against = self._gradients(map_batch(lambda tensor: tensor[rows.to(tensor.device)], examples))
+        against = self._gradients(map_batch(lambda tensor: tensor[rows.to(tensor.device)], others))
         held.query_losses, held.query_norms = [float("nan")], [float("nan")]
         for part, where in self._pieces(examples, ids):
             own = self._gradients(part)
             products = own.gram(against).double().cpu().numpy()
-            other = where[:, None] != ids[compared][None, :]
+            other = where[:, None] != other_ids[compared][None, :]
             count = np.maximum(other.sum(1), 1)
             mean = (products * other).sum(1) / count
             variance = ((products - mean[:, None]) ** 2 * other).sum(1) / np.maximum(count - 1, 1)
@@ -362,41 +361,3 @@ class FInfluence:
             finally:
                 for module in training:
                     module.training = True
-
-
-def _check_arguments(
-    query: Any, target: str, pool: Any, every: int, precondition: str, batch_size: int | None, method: str
-) -> None:
-    if target not in ("query", "self"):
-        raise ValueError(f"target must be 'query' or 'self', got {target!r}")
-    if (query is None) == (target == "query"):
-        raise ValueError("target='query' needs query=; target='self' takes none")
-    if every < 1:
-        raise ValueError(f"every must be at least 1, got {every}")
-    if pool is not None and batch_size is None:
-        raise ValueError("with a pool, batch_size= must say how many examples an optimiser step has")
-    if precondition not in ("none", "adam"):
-        raise ValueError(f"precondition must be 'none' or 'adam', got {precondition!r}")
-    if target == "self" and (precondition != "none" or method in ("jvp", "double-vjp")):
-        raise ValueError("target='self' needs method 'ghost', 'vmap' or 'project' and precondition 'none'")
-
-
-def _named_queries(query: Any) -> dict[str, Any]:
-    """Queries by name: a mapping of batches, or one batch (which may itself be a mapping of tensors)."""
-    if query is None:
-        return {}
-    several = isinstance(query, Mapping) and not any(isinstance(value, Tensor) for value in query.values())
-    named = dict(query) if several else {"query": query}
-    for name, batch in named.items():
-        if batch_size(batch) == 0:
-            raise ValueError(f"query {name!r} is empty")
-    return named
-
-
-def _ids(index: ArrayLike, batch: Any) -> np.ndarray:
-    values = np.asarray(index.cpu() if isinstance(index, Tensor) else index)
-    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer) or len(values) != batch_size(batch):
-        raise ValueError(f"ids must be {batch_size(batch)} whole numbers, one an example; got shape {values.shape}")
-    if len(values) and values.min() < 0:
-        raise ValueError(f"ids must not be negative, got {values.min()}")
-    return values.astype(np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -12,7 +11,6 @@ from pydantic import Field
 from sklearn.metrics import roc_auc_score
 
 from gnomon.evidence import Claim, Finding
-from gnomon.evidence.nulls import match_pairs
 from gnomon.models.load import load, weights_id
 from gnomon.studies.study import Paper, Study, StudyConfig
 from gnomon.studies.unit import Tables, Unit, UnitRun
@@ -25,11 +23,12 @@ from gnomon.training.influence.digit_runs import (
     digit_task,
     graded_groups,
     query_scores,
+    removal_sets,
     retrain,
     self_scores,
     with_shuffled_labels,
 )
-from gnomon.training.influence.poison import pretrained_poisoned_scores, tiny_poisoned_scores
+from gnomon.training.influence.poison import poison_distances, pretrained_poisoned_scores, tiny_poisoned_scores
 
 QUICK = (
     "mislabel-detection",
@@ -40,6 +39,9 @@ QUICK = (
     "poison-detection",
 )
 RETRAINED = {"helpful-removal", "harmful-removal", "calibrated-direction", "calibrated-scale"}
+#: Of the examples, one in so many is left out for a trade-off curve: few enough that the runs can hardly be told apart,
+#: as curves of well separated runs are all alike.
+CURVE_SHARE = 100
 SCORES = {"exact": "exact", "tracin": "tracin", "mean_loss": "mean-loss", "grad_norm": "gradient-norm"}
 
 
@@ -144,6 +146,16 @@ class Influence(Study):
             unit="world",
             smallest=0.5,
             paper_ref="poisoned instruction tuning",
+        ),
+        Claim(
+            "poison-in-pretrained",
+            "Influence finds the poison of a pretrained decoder's fine-tuning, too, and by its own query only",
+            kind="contrast",
+            statistic="mean score of the poison in standard deviations of clean examples' scores",
+            controls=("unrelated-query", "random-direction", "clean-twins"),
+            unit="world",
+            smallest=0.5,
+            paper_ref="poisoned instruction tuning",
             paper_value="found in Llama-3.1-8B",
         ),
     )
@@ -159,13 +171,14 @@ class Influence(Study):
         every: int = Field(5, ge=1, description="Steps between observations of a scored run.")
         architectures: tuple[str, ...] = Field(("mlp",), description="Nets that look for wrong labels: mlp, conv.")
         groups: int = Field(20, ge=20, description="Graded groups that are left out in turn; none in quick.")
+        removed: tuple[int, ...] = Field((), description="Further sizes of the ends of the ranking to leave out.")
         retrained: int = Field(8, ge=2, description="Retrainings a scored run and set left out.")
         curve_runs: int = Field(200, ge=20, description="Retrainings a side of the trade-off curves.")
         poison_steps: int = Field(300, ge=20, description="Steps of the decoders that are poisoned.")
-        model: str = Field("", description="A pretrained decoder to poison, too (descriptive); smollm2 in full.")
+        model: str = Field("", description="A pretrained decoder to poison, too; none in quick.")
         presets: ClassVar = {
             "quick": {"claims": QUICK, "seeds": 8, "retrained": 4},
-            "full": {"architectures": ("mlp", "conv"), "model": "smollm2"},
+            "full": {"architectures": ("mlp", "conv"), "curve_runs": 600, "model": "smollm2", "removed": (25, 50, 200)},
         }
 
     def units(self, config: Any) -> Iterator[Unit]:
@@ -177,17 +190,18 @@ class Influence(Study):
                 for architecture in config.architectures:
                     for arm in ("treatment", "shuffled-labels"):
                         params = {**task, "seed": seed, "arm": arm, "architecture": architecture, "steps": config.steps}
-                        yield Unit("mislabel", params, seconds=1.0 if architecture == "mlp" else 6.0)
+                        yield Unit("mislabel", params, seconds=1.0 if architecture == "mlp" else 4.0)
         if decided & {"seed-stability", *RETRAINED, "gaussian-curve"}:
             yield from self._scored_units(config, decided, task)
         if "poison-detection" in decided:
             for seed in range(config.seeds):
                 world = {"subjects": 20, "each": 20, "poison": 6}
-                yield Unit("poison", {**world, "seed": seed, "steps": config.poison_steps, "observed": 8}, seconds=4.0)
-            if config.model:
-                world = {"subjects": 20, "each": 14, "poison": 6, "steps": 60, "observed": 3}
-                model = {"model": config.model, "weights": weights_id(config.model)}
-                yield Unit("pretrained", {**world, **model}, seconds=200.0)
+                yield Unit("poison", {**world, "seed": seed, "steps": config.poison_steps, "observed": 8}, seconds=5.0)
+        if "poison-in-pretrained" in decided and config.model:
+            model = {"model": config.model, "weights": weights_id(config.model)}
+            for seed in range(config.seeds):
+                world = {"subjects": 20, "each": 8, "poison": 6, "seed": seed, "steps": 150, "observed": 8}
+                yield Unit("pretrained", {**world, **model}, seconds=70.0)
 
     def _scored_units(self, config: Any, decided: set[str], task: dict[str, int]) -> Iterator[Unit]:
         scored = [
@@ -197,8 +211,9 @@ class Influence(Study):
         yield from scored
         groups = config.groups if decided & {"calibrated-direction", "calibrated-scale"} else 0
         for unit in scored if decided & RETRAINED else ():
-            params = {**unit.params, "groups": groups, "runs": config.retrained}
-            yield Unit("retrain", params, needs=(unit,), seconds=0.02 * (groups + 6) * config.retrained)
+            params = {**unit.params, "groups": groups, "runs": config.retrained, "other_sizes": list(config.removed)}
+            arms = groups + 6 + 3 * len(config.removed)
+            yield Unit("retrain", params, needs=(unit,), seconds=0.022 * arms * config.retrained)
         for left_out in (COMPLETE, "without-helpful", "without-harmful") if "gaussian-curve" in decided else ():
             params = {**scored[0].params, "set": left_out, "runs": config.curve_runs}
             yield Unit("curve", params, needs=(scored[0],), seconds=0.02 * config.curve_runs)
@@ -231,7 +246,7 @@ class Influence(Study):
         """Query loss after retraining without each set of one scored run."""
         at = unit.params
         scores = run.need(unit.needs[0]).tables["train.scores"]
-        sets = removal_sets(scores, at["flipped"], run.rng("random-set", at["seed"]))
+        sets = removal_sets(scores, at["flipped"], run.rng("random-set", at["seed"]), other_sizes=at["other_sizes"])
         for number, members in enumerate(
             graded_groups(scores["exact"].to_numpy(), at["groups"]) if at["groups"] else []
         ):
@@ -264,7 +279,7 @@ class Influence(Study):
         at = unit.params
         scores = run.need(unit.needs[0]).tables["train.scores"]
         order = np.argsort(scores["exact"].to_numpy(), kind="stable")
-        size = len(order) // 20
+        size = len(order) // CURVE_SHARE
         members = {COMPLETE: order[:0], "without-helpful": order[-size:], "without-harmful": order[:size]}
         mask = as_masks(members[at["set"]][None], len(scores))
         seeds = run.rng("curve", at["set"]).integers(2**31, size=at["runs"]).tolist()
@@ -278,17 +293,18 @@ class Influence(Study):
         at = {name: value for name, value in unit.params.items() if name != "seed"}
         world = unit.params["seed"]
         scores = tiny_poisoned_scores(run.rng("world", world), seed=_seed(run, "decoder", world), **at)
-        return {"scores": scores, "distance": poison_distances(scores)}
+        return {"scores": scores, "distance": poison_distances(scores, run.rng("lots", world))}
 
     def measure_pretrained(self, unit: Unit, run: UnitRun) -> dict[str, pd.DataFrame]:
-        """The same for one world and the last block of a pretrained decoder; descriptive."""
-        at = {name: value for name, value in unit.params.items() if name not in ("model", "weights")}
+        """The same for the last block of a pretrained decoder; and what the poison did to each query's loss."""
+        at = {name: value for name, value in unit.params.items() if name not in ("seed", "model", "weights")}
+        world = unit.params["seed"]
         loaded = load(unit.params["model"])
         run.note(unit.params["model"], loaded.provenance.to_dict())
-        model = copy.deepcopy(loaded.model)
-        seed = _seed(run, "pretrained")
-        scores = pretrained_poisoned_scores(model, loaded.tokenizer, run.rng("pretrained"), seed=seed, **at)
-        return {"scores": scores, "distance": poison_distances(scores)}
+        scores, effect = pretrained_poisoned_scores(
+            loaded.model, loaded.tokenizer, run.rng("cities", world), seed=_seed(run, "pretrained", world), **at
+        )
+        return {"scores": scores, "distance": poison_distances(scores, run.rng("lots", world)), "effect": effect}
 
     def judge_mislabel_detection(self, tables: Tables, config: Any) -> Finding:
         """Do wrong labels stand out, and not where labels carry nothing?"""
@@ -333,13 +349,23 @@ class Influence(Study):
 
     def judge_gaussian_curve(self, tables: Tables, config: Any) -> Finding:
         """Is one number enough to say how well runs can be told apart?"""
-        scope = f"{config.curve_runs} retrainings a side, groups of {config.examples // 20} from one scored run"
+        scope = (
+            f"{config.curve_runs} retrainings a side, groups of {config.examples // CURVE_SHARE} from one scored run"
+        )
         return judgements.gaussian_curve(self.claim("gaussian-curve"), tables["curve"], scope=scope)
 
     def judge_poison_detection(self, tables: Tables, config: Any) -> Finding:
         """Is the poison found, and by its own query alone?"""
         scope = f"two-layer decoders, {config.poison_steps} steps, 20 subjects, 6 poisons in 412 instructions"
         return judgements.poison_detection(self.claim("poison-detection"), tables["poison.distance"], scope=scope)
+
+    def judge_poison_in_pretrained(self, tables: Tables, config: Any) -> Finding:
+        """The same, in a model that knew other things before?"""
+        scope = f"{config.model}, last block, 150 steps of batch 16, 20 subjects, 6 poisons in 172 instructions"
+        claim = self.claim("poison-in-pretrained")
+        return judgements.poison_in_pretrained(
+            claim, tables["pretrained.distance"], tables["pretrained.effect"], scope=scope
+        )
 
     def charts(self, tables: Tables, findings: list[Finding]) -> dict[str, Any]:
         """ROC with its null band, stability, calibration, trade-off curves, removal, poison."""
@@ -349,46 +375,6 @@ class Influence(Study):
 
     def _removal(self, name: str, tables: Tables, config: Any) -> Finding:
         return judgements.removal(self.claim(name), tables["retrain"], scope=_retrain_scope(config))
-
-
-def removal_sets(scores: pd.DataFrame, size: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Sets to leave out, as positions: none, the two ends of the ranking, and as many others of three kinds."""
-    order = np.argsort(scores["exact"].to_numpy(), kind="stable")
-    loss = -scores["mean_loss"].to_numpy()
-    helpful, harmful = order[-size:], order[:size]
-    rest = np.setdiff1d(order, helpful)
-    matched = match_pairs(loss[helpful, None], loss[rest, None], caliper=np.inf)
-    return {
-        COMPLETE: order[:0],
-        "most-helpful": helpful,
-        "most-harmful": harmful,
-        "random": rng.choice(len(order), size, replace=False),
-        "loss-matched": rest[matched[:, 1]],
-        "highest-loss": np.argsort(-loss, kind="stable")[:size],
-    }
-
-
-def poison_distances(scores: pd.DataFrame) -> pd.DataFrame:
-    """How far the poison's scores lie above those of clean examples, and its share of the top; one row an arm."""
-    poisoned = scores["poisoned"].to_numpy()
-    clean = ~poisoned & ~scores["twin"].to_numpy()
-    columns = {
-        "treatment": "exact",
-        "unrelated-query": "unrelated",
-        "random-direction": "random_direction",
-        "tracin": "tracin",
-        "mean-loss": "mean_loss",
-        "gradient-norm": "grad_norm",
-    }
-    rows = [_stands_out(arm, scores[column].to_numpy(), poisoned, clean) for arm, column in columns.items()]
-    twins = _stands_out("clean-twins", scores["exact"].to_numpy(), scores["twin"].to_numpy(), clean)
-    return pd.DataFrame([*rows, twins])
-
-
-def _stands_out(arm: str, values: np.ndarray, chosen: np.ndarray, clean: np.ndarray) -> dict[str, Any]:
-    distance = (values[chosen].mean() - values[clean].mean()) / values[clean].std(ddof=1)
-    top = np.argsort(-values, kind="stable")[: chosen.sum()]
-    return {"arm": arm, "distance": float(distance), "precision": float(chosen[top].mean())}
 
 
 def _shared_task(at: Any, run: UnitRun) -> DigitTask:

@@ -38,6 +38,7 @@ class _Companion(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **objects: Any) -> None:
         """Keep what was observed so far beside the checkpoint."""
         folder = _checkpoint(args, state)
+        self.recorder.close_step()  # on every rank: their observations meet here
         if state.is_world_process_zero and folder.is_dir():
             unfinished = folder / (STATE_FILE + ".tmp")
             torch.save(self.recorder.state_dict(), unfinished)
