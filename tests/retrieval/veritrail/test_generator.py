@@ -136,5 +136,6 @@ def test_a_hedged_statement_is_weaker_and_a_detail_stronger():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_an_invented_event_finds_its_way_through_every_topology(seed):
-    process, truth = make_process(seed, topology="graphrag", chunks=2, claims=6, kinds=("fab",), p_error=1.0, p_skip=0.0)
+    shape = {"topology": "graphrag", "chunks": 2, "claims": 6}
+    process, truth = make_process(seed, kinds=("fab",), p_error=1.0, p_skip=0.0, **shape)
     assert all(claim.route[0] in process.roots and claim.route[-1] == process.terminal for claim in truth.claims)
