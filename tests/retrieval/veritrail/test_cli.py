@@ -95,6 +95,17 @@ def test_output_for_programs(trace, tmp_path):
     assert failing.stderr == "gnomon: there are claims that are unsupported\n"
 
 
+def test_a_true_claim_that_a_step_left_out_shows_its_gap(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNOMON_CACHE", str(tmp_path / "cache"))
+    nodes = [Node("report", KIEL), Node("summary", BRISTOL), Node("answer", KIEL)]
+    Process(nodes, [("report", "summary"), ("summary", "answer")]).to_json(tmp_path / "trace.json")
+    result = run("check", tmp_path / "trace.json", "--out", tmp_path / "out", "--no-judge-check", "--json")
+    (claim,) = json.loads(result.stdout)
+    assert (claim["verdict"], claim["path"], claim["left_out_at_stages"]) == ("supported", [], [2])
+    table = run("check", tmp_path / "trace.json", "--out", tmp_path / "out", "--no-judge-check").stdout
+    assert table.splitlines()[1].rstrip().endswith("report, left out at stage 2")
+
+
 def test_claims_can_be_given_and_walks_need_not_stop(trace, tmp_path):
     claims = tmp_path / "claims.txt"
     claims.write_text(f"{BRISTOL}\n\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def claim_record(trail: ClaimTrail) -> dict[str, Any]:
         "entered_at_stages": sorted(origin.stages) if origin else [],
         "entered_in": list(origin.nodes) if origin else [],
         "path": list(paths[0]) if paths else [],
+        "left_out_at_stages": list(trail.provenance.skipped_stages) if trail.provenance else [],
         "stop": trail.stop,
         "problem": trail.problem,
     }
@@ -102,16 +104,18 @@ def print_trail(trail: Trail, folder: Path) -> None:
 
 
 def whence(trail: ClaimTrail) -> str:
-    """Where a claim came from: the path of a supported one, the step where an unsupported one entered."""
+    """Where a claim came from: the path of a supported one, or its gap; the step where an unsupported one entered."""
     if trail.origin is not None:
         stages = " or ".join(map(str, sorted(trail.origin.stages)))
         if trail.origin.undetermined:
             return f"entered at stage {stages}, not known which" if stages else ""
         nodes = trail.origin.nodes
-        named = ", ".join(map(_short, nodes[:2])) + (f" and {len(nodes) - 2} more" if len(nodes) > 2 else "")
-        return f"entered at stage {stages}: {named}"
+        return f"entered at stage {stages}: {_named(nodes)}"
     if trail.provenance is not None and trail.provenance.paths:
         return " > ".join(map(_short, trail.provenance.paths[0]))
+    if trail.provenance is not None and trail.provenance.skipped_stages:
+        gap = ", ".join(map(str, trail.provenance.skipped_stages))
+        return f"{_named(trail.iterations[-1].grounds)}, left out at stage {gap}"
     return trail.problem
 
 
@@ -126,6 +130,10 @@ def problems(trail: Trail) -> str:
     spent = any(claim.status == "budget" for claim in trail.claims) or reason.startswith("budget of")
     again = "raise the limit and run it again" if spent else "run the same command again"
     return f"{' and '.join(counted)} without an answer: {reason}. What was answered is kept; {again}"
+
+
+def _named(nodes: Sequence[str]) -> str:
+    return ", ".join(map(_short, nodes[:2])) + (f" and {len(nodes) - 2} more" if len(nodes) > 2 else "")
 
 
 def _short(node: str) -> str:
