@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnomon.retrieval.veritrail import GraphError, Process
+from gnomon.retrieval.veritrail import GraphError, OfflineJudge, OracleJudge, Process, verify
+from gnomon.retrieval.veritrail.generator import make_process
 
 ANSWER = "Corvus closed its plant [Data: Reports (1, 99)]. Marlowe hired [Data: Entities (1); Sources (0)]."
 
@@ -140,3 +141,98 @@ def test_unknown_reports(folder):
     empty = {name: tables()[name].head(0) for name in ("communities", "community_reports")}
     with pytest.raises((GraphError, ValueError), match="no report has level"):
         Process.from_graphrag(folder(empty), "Both.")
+
+
+# ---- a generated process, written as GraphRAG writes it
+
+
+def named_as_read(node):
+    """Name of a generated node once it was read back; what was said about single chunks is not in the folder."""
+    kind, _, rest = node.partition("-")
+    match kind:
+        case "chunk":
+            return f"unit:{node}"
+        case "entity":
+            return f"entity:{node}"
+        case "report":
+            return f"report:{rest}"
+        case "map":
+            return f"map:{int(rest) + 1}"  # map answers are numbered from 1
+        case "final":
+            return "answer"
+
+
+def written_and_read(process, folder):
+    """The process through a folder of GraphRAG's tables."""
+    kinds = {}
+    for node in process.nodes:
+        kinds.setdefault(node.partition("-")[0], []).append(node)
+    texts = {node: process.nodes[node].text for node in process.nodes}
+    communities = [int(report.partition("-")[2]) for report in kinds["report"]]
+    chunks = [
+        [chunk for raw in process.sources(entity) for chunk in process.sources(raw)] for entity in kinds["entity"]
+    ]
+    frames = {
+        "text_units": pd.DataFrame({"id": kinds["chunk"], "text": [texts[chunk] for chunk in kinds["chunk"]]}),
+        "entities": pd.DataFrame(
+            {
+                "id": kinds["entity"],
+                "description": [texts[entity] for entity in kinds["entity"]],
+                "text_unit_ids": chunks,
+            }
+        ),
+        "relationships": pd.DataFrame(columns=["id", "description", "text_unit_ids"]),
+        "communities": pd.DataFrame(
+            {
+                "community": communities,
+                "entity_ids": [list(process.sources(report)) for report in kinds["report"]],
+                "relationship_ids": [[] for _ in communities],
+            }
+        ),
+        "community_reports": pd.DataFrame(
+            {
+                "community": communities,
+                "level": 0,
+                "full_content": [texts[report] for report in kinds["report"]],
+            }
+        ),
+    }
+    for name, frame in frames.items():
+        frame.to_parquet(folder / f"{name}.parquet")
+    answers = {
+        texts[answer]: [int(report.partition("-")[2]) for report in process.sources(answer)] for answer in kinds["map"]
+    }
+    return Process.from_graphrag(folder, texts["final"], map_answers=answers)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("judge", ["oracle", "offline"])
+def test_a_generated_process_read_back_gives_the_same_verdicts_and_origins(tmp_path, judge, seed):
+    process, truth = make_process(seed, topology="graphrag", chunks=8, claims=14, fan=2, near_duplicates=1)
+    read = written_and_read(process, tmp_path)
+    assert [read.nodes[named_as_read(node)].text for node in process.nodes if named_as_read(node)] == [
+        process.nodes[node].text for node in process.nodes if named_as_read(node)
+    ]
+    assert {read.stage(node) for node in read.nodes} == {1, 3, 4, 5, 6}
+
+    def sentences_as_read(ids):
+        places = (sentence.rpartition("#")[::2] for sentence in ids)
+        return {f"{named_as_read(node)}#{place}" for node, place in places if named_as_read(node)}
+
+    support = {known.claim.id: known.supporting for known in truth.claims}
+    before, after = (
+        OfflineJudge("tf-idf") if judge == "offline" else OracleJudge(told)
+        for told in (support, {claim: sentences_as_read(ids) for claim, ids in support.items()})
+    )
+    original = verify(process, judge=before, claims=truth.texts).claims
+    repeated = verify(read, judge=after, claims=truth.texts).claims
+    assert [found.verdict for found in repeated] == [found.verdict for found in original]
+    kept = [
+        (ours.origin, theirs.origin)
+        for ours, theirs in zip(original, repeated, strict=True)
+        if ours.origin and 2 not in ours.origin.stages
+    ]
+    assert len(kept) >= 4
+    for ours, theirs in kept:
+        assert theirs.stages == ours.stages
+        assert theirs.nodes == tuple(named_as_read(node) for node in ours.nodes)

@@ -1,5 +1,9 @@
 """The offline judge: what it selects, how it rules, and the shipped numbers."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from gnomon.retrieval.veritrail.claims import Claim
@@ -114,3 +118,26 @@ def test_a_mismatch_caps_the_probability():
     numbers = fitted("all-MiniLM-L6-v2")
     assert numbers.probability(1.0, 1.0, Mismatches()) > 0.9
     assert numbers.probability(1.0, 1.0, Mismatches(order=1)) <= VETOED
+
+
+@pytest.mark.e2e
+def test_another_process_finds_the_same_trail_to_the_last_digit():
+    script = """
+from gnomon.retrieval.veritrail import OfflineJudge, verify
+from gnomon.retrieval.veritrail.generator import make_process
+process, truth = make_process(0, chunks=8, claims=10)
+for claim in verify(process, judge=OfflineJudge("tf-idf"), claims=truth.texts).claims:
+    print(claim.verdict, [step.score.hex() for step in claim.iterations], [step.cited for step in claim.iterations])
+"""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert len(said[0].splitlines()) == 10
+    assert said[0] == said[1]

@@ -71,6 +71,34 @@ def test_the_limit_of_a_prompt_changes_no_verdict_and_no_origin(limit):
             assert (one.verdict, one.origin, one.stop) == (other.verdict, other.origin, other.stop)
 
 
+def test_the_order_of_the_nodes_in_a_prompt_changes_what_is_read_first_and_nothing_else():
+    process, truth = shorter({"depth": 4, "p_conflict": 0.0}, 3)
+    orders = {}
+
+    class Noting(OracleJudge):
+        def __init__(self, name):
+            super().__init__({each.claim.id: each.supporting for each in truth.claims})
+            self._orders = orders.setdefault(name, [])
+
+        def select(self, tasks):
+            self._orders += [tuple(dict.fromkeys(sentence.node for sentence in task.sentences)) for task in tasks]
+            return super().select(tasks)
+
+    plain, shuffled, again, other = (
+        verify(process, judge=Noting(name), claims=truth.texts, shuffle=seed)
+        for name, seed in (("plain", None), ("shuffled", 1), ("again", 1), ("other", 2))
+    )
+    for trail in (shuffled, other):
+        for ours, theirs in zip(plain.claims, trail.claims, strict=True):
+            assert (ours.verdict, ours.stop, ours.origin) == (theirs.verdict, theirs.stop, theirs.origin)
+            assert [step.candidates for step in ours.iterations] == [step.candidates for step in theirs.iterations]
+            assert [set(step.grounds) for step in ours.iterations] == [set(step.grounds) for step in theirs.iterations]
+    assert shuffled == again
+    assert shuffled.settings["shuffle"] == 1
+    assert orders["plain"] != orders["shuffled"] != orders["other"]
+    assert list(map(sorted, orders["plain"])) == list(map(sorted, orders["shuffled"]))
+
+
 def test_a_rewired_process_loses_the_paths():
     import numpy as np
 

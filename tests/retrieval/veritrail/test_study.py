@@ -9,6 +9,7 @@ import pytest
 from gnomon.evidence import Verdict
 from gnomon.evidence.calibration import assert_calibrated
 from gnomon.retrieval.veritrail import rulings
+from gnomon.retrieval.veritrail.granularity import adjacent_groups
 from gnomon.retrieval.veritrail.study import Veritrail
 from gnomon.studies.backends import InlineBackend
 from gnomon.studies.cache import UnitCache
@@ -205,8 +206,8 @@ def tiny_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("veritrail")
     config = STUDY.Config(
         encoder="tf-idf", pairs=60, processes=6, chunks=4, facts=4, claims_each=8, depth=4, near_duplicates=1,
-        crowding=(0, 3), depths=(3,), others=2, oracle_seeds=1, noisy_blocks=1, noisy_processes=2, noisy_repeats=8,
-        sizes=(8, 16), replicates=5,
+        crowding=(0, 3), depths=(3,), others=2, merged=2, oracle_seeds=1, noisy_blocks=1, noisy_processes=2,
+        noisy_repeats=8, sizes=(8, 16), replicates=5,
     )  # fmt: skip
     return run_study(
         STUDY, config, preset="full", runs_dir=folder, backend=InlineBackend(), cache=UnitCache(folder / "cache")
@@ -219,11 +220,34 @@ def test_a_tiny_run_judges_every_claim_and_draws_every_figure(tiny_run):
     assert findings["walk-exact"].verdict == Verdict.SUPPORTED
     assert "TF-IDF" in findings["judge-discriminates"].scope
     charts = STUDY.charts(tiny_run.tables, tiny_run.findings)
-    assert {"location", "quality", "verdicts", "localisation", "trade", "ablations", "crowding", "depth", "reading",
-            "calibration", "walks", "noisy", "trail", "explore"} == set(charts)  # fmt: skip
+    assert {"location", "quality", "verdicts", "localisation", "trade", "ablations", "crowding", "depth", "granularity",
+            "reading", "calibration", "walks", "noisy", "trail", "explore"} == set(charts)  # fmt: skip
     for name, chart in charts.items():
         if name != "explore":
             chart.to_dict()
+
+
+def test_merging_stages_changes_the_numbers_and_not_the_walks(tiny_run):
+    rows = tiny_run.tables["merged"]
+    assert set(rows["stages"]) == set(range(2, 9))
+    assert set(rows["arm"]) == {"treatment", "rewired"}
+    right = rows["named"] == rows["stage"].astype(str)
+    for _, labels in rows.assign(right=right).groupby(["process", "arm", "claim"]):
+        named = labels.set_index("stages")["named"]
+        assert named[2] in ("2", "")
+        assert named.eq("").all() or named.ne("").all()  # an error that is found is found under all labels
+        assert labels["right"].all() or not labels.set_index("stages")["right"][8]  # and right in all coarser ones
+    fine = right[rows["stages"] == 8].groupby(rows["arm"]).mean()
+    assert fine["rewired"] < fine["treatment"]
+
+
+def test_a_merged_stage_has_the_number_of_its_run():
+    groups = adjacent_groups(6)
+    assert [len(each) for each in groups] == [2, 3, 4, 5, 6]
+    for each in groups:
+        assert [stage for run in each for stage in run] == [1, 2, 3, 4, 5, 6]
+        lengths = [len(run) for run in each[1:]]
+        assert max(lengths) - min(lengths) <= 1
 
 
 def test_the_presets_plan_distinct_units_within_the_budget():

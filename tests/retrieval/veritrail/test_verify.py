@@ -387,7 +387,7 @@ def test_the_trail_says_what_was_verified_by_whom_and_how():
     )
     assert trail.process == process.digest()
     assert trail.judge == {"judge": "oracle"}
-    assert trail.settings == {"q": None, "max_input_tokens": 500}
+    assert trail.settings == {"q": None, "max_input_tokens": 500, "shuffle": None}
 
 
 @pytest.mark.parametrize(

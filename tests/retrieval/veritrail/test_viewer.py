@@ -241,3 +241,30 @@ def test_no_known_fault_of_accessibility(browse, scheme):
     tab.locator("#claims button").nth(1).click()
     found = Axe().run(tab)
     assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("width", [390, 1200])
+def test_badges_and_a_long_header_stay_whole(browse, width):
+    process, truth = make_process(2, chunks=8, claims=14, depth=5, fan=2, p_error=0.8, near_duplicates=0)
+    judge = OracleJudge({claim.claim.id: claim.supporting for claim in truth.claims})
+    trail = verify(process, judge=judge, claims=truth.texts)
+    asked = Process(process.nodes.values(), process.edges, process.terminal, question="who_said_so_" * 100)
+    long = replace(trail, process=asked.digest(), judge={"model": "a-model-of-a-long-name/" * 8})
+    tab = browse(asked, long, width)
+    picture, badges = tab.locator("#graph svg").bounding_box(), tab.locator("#graph .mark").all()
+    assert "final" in tab.locator("#graph .box.final").text_content()
+    assert tab.locator("#graph .box.final .mark").count() == 1
+    for box in [badge.bounding_box() for badge in badges]:
+        assert box["x"] >= picture["x"]
+        assert box["x"] + box["width"] <= picture["x"] + picture["width"]
+    notes = tab.locator("#graph .stage.entered").all()
+    assert all(
+        note.bounding_box()["x"] + note.bounding_box()["width"] <= picture["x"] + picture["width"] for note in notes
+    )
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    over = (
+        "[...document.querySelectorAll('header *')].filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth)"
+    )
+    assert tab.evaluate(f"{over}.map((e) => e.className || e.tagName)") == []
+    assert tab.locator("h1").bounding_box()["height"] <= 125

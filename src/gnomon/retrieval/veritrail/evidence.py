@@ -60,33 +60,38 @@ def find_evidence(judge: Judge, searches: Sequence[tuple[Claim, Portions]]) -> l
     never the judge's. A search of which one portion was not answered is missing.
     """
     tasks = [SelectionTask(claim, portion) for claim, parts in searches for portion in parts]
+    places: dict[int, dict[str, int]] = {}  # of the sentences of a portion, which many claims share
+    for task in tasks:
+        if id(task.sentences) not in places:
+            places[id(task.sentences)] = {sentence.id: place for place, sentence in enumerate(task.sentences)}
     answers = iter(zip(tasks, judge.select(tasks), strict=True) if tasks else ())
-    return [_merged([next(answers) for _ in parts]) for _, parts in searches]
+    return [_merged([next(answers) for _ in parts], [places[id(part)] for part in parts]) for _, parts in searches]
 
 
-def _merged(parts: Sequence[tuple[SelectionTask, Selection | Missing]]) -> Found | Missing:
-    shown: dict[str, Sentence] = {}
+def _merged(
+    parts: Sequence[tuple[SelectionTask, Selection | Missing]], places: Sequence[Mapping[str, int]]
+) -> Found | Missing:
+    chosen: dict[str, tuple[int, int]] = {}  # portion, and place in it
     scores: dict[str, float] = {}
     summaries: dict[str, list[str]] = {}
-    chosen: set[str] = set()
     hallucinated, usage = 0, Usage()
-    for task, selection in parts:
+    for portion, ((task, selection), here) in enumerate(zip(parts, places, strict=True)):
         if isinstance(selection, Missing):
             return selection
-        here = {sentence.id: sentence for sentence in task.sentences}
-        shown |= here
-        real = [name for name in dict.fromkeys(selection.ids) if name in here]
-        chosen.update(real)
-        hallucinated += len(set(selection.ids) - set(here))
+        named = dict.fromkeys(selection.ids)
+        real = {name: here[name] for name in named if name in here}
+        for name, place in real.items():
+            chosen.setdefault(name, (portion, place))
+        hallucinated += len(named) - len(real)
         usage += replace(selection.usage, sentences=len(task.sentences))
         if selection.scores:
             for name, score in zip(selection.ids, selection.scores, strict=True):
                 if name in here:
                     scores[name] = max(score, scores.get(name, score))
         if selection.summary:
-            for node in dict.fromkeys(here[name].node for name in real):
+            for node in dict.fromkeys(task.sentences[place].node for place in real.values()):
                 summaries.setdefault(node, []).append(selection.summary)
-    sentences = tuple(sentence for name, sentence in shown.items() if name in chosen)
+    sentences = tuple(parts[portion][0].sentences[place] for portion, place in sorted(chosen.values()))
     return Found(sentences, scores, {node: " ".join(said) for node, said in summaries.items()}, hallucinated, usage)
 
 

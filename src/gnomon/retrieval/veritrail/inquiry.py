@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from gnomon.models.chat import Missing
 from gnomon.retrieval.veritrail.claims import Claim
 from gnomon.retrieval.veritrail.evidence import Exhibit, Found, Portions, exhibits, find_evidence
@@ -21,12 +23,16 @@ class Inquiry:
         index: Sentences of the process.
         judge: Who is asked.
         max_tokens: Most tokens of evidence in one prompt; ``None``: no limit.
+        shuffle: Seed of a random order of the nodes in what is read; ``None``: the order in which they are asked about.
     """
 
-    def __init__(self, index: SentenceIndex, judge: Judge, max_tokens: int | None) -> None:
+    def __init__(
+        self, index: SentenceIndex, judge: Judge, max_tokens: int | None, *, shuffle: int | None = None
+    ) -> None:
         self._index = index
         self._judge = judge
         self._max_tokens = max_tokens
+        self._shuffle = shuffle
         self._portions: dict[tuple[str, ...], Portions] = {}
 
     def steps(
@@ -70,7 +76,8 @@ class Inquiry:
     def _read(self, nodes: tuple[str, ...]) -> Portions:
         """What there is to read in the nodes; claims with the same nodes share the very same tuples."""
         if nodes not in self._portions:
-            self._portions[nodes] = portions(self._index.of_all(nodes), self._max_tokens)
+            order = nodes if self._shuffle is None else np.random.default_rng(self._shuffle).permutation(nodes).tolist()
+            self._portions[nodes] = portions(self._index.of_all(order), self._max_tokens)
         return self._portions[nodes]
 
 

@@ -21,6 +21,7 @@ from gnomon.retrieval.veritrail.experiments import (
     noisy_walks,
     reading,
 )
+from gnomon.retrieval.veritrail.granularity import merged_stages
 from gnomon.retrieval.veritrail.loaders.json_format import to_mapping
 from gnomon.retrieval.veritrail.statements import CORE_KINDS, HARD_KINDS
 from gnomon.retrieval.veritrail.trail import Trail
@@ -30,6 +31,7 @@ from gnomon.studies.unit import Gated, Tables, Unit, UnitRun
 _GATE = f"the judge check reaches an AUROC of {VALID}"
 _LOCATION_CONTROLS = ("stage-prior", "permuted-stages", "rewired")
 _SENTENCES_A_SECOND = 70  # MiniLM on one core
+_FINE = {"depth": 8, "fan": 2, "chunks": 64, "facts": 2, "claims": 24, "near_duplicates": 3, "p_error": 0.5}
 
 
 class Veritrail(Study):
@@ -201,6 +203,7 @@ class Veritrail(Study):
         depths: tuple[int, ...] = Field(default=(), description="Further settings: stages.")
         other_shapes: bool = Field(default=False, description="Also GraphRAG's topology, and errors hard to see.")
         others: int = Field(default=10, ge=2, description="Processes of each further setting.")
+        merged: int = Field(default=0, ge=0, description="Processes of 8 stages of which some are merged.")
         oracle_seeds: int = Field(default=4, ge=1, description="Exact walks: processes of each of three shapes.")
         noisy_blocks: int = Field(default=2, ge=1)
         noisy_processes: int = Field(default=5, ge=1, description="Processes a block of noisy walks.")
@@ -223,6 +226,7 @@ class Veritrail(Study):
                 "crowding": (0, 10, 25),
                 "depths": (3, 4, 6, 8),
                 "other_shapes": True,
+                "merged": 12,
                 "oracle_seeds": 20,
                 "noisy_blocks": 8,
                 "noisy_processes": 10,
@@ -266,6 +270,8 @@ class Veritrail(Study):
                 params["example"] = setting == "main" and process == 0
                 seconds = 1 + 2.4 * told / _SENTENCES_A_SECOND
                 units.append(Unit("process", params, needs=(check,), seconds=seconds))
+        for process in range(config.merged):
+            units.append(Unit("merged", {"process": process, "encoder": config.encoder, **_FINE}, seconds=6))
         units.append(Unit("oracle", {"seeds": config.oracle_seeds}, seconds=0.2 * config.oracle_seeds))
         size = {"processes": config.noisy_processes, "repeats": config.noisy_repeats}
         for block in range(config.noisy_blocks):
@@ -305,6 +311,13 @@ class Veritrail(Study):
             stored = {"process": json.dumps(to_mapping(process)), "trail": TypeAdapter(Trail).dump_json(trail).decode()}
             tables["example"] = pd.DataFrame([stored])
         return tables
+
+    def measure_merged(self, unit: Unit, run: UnitRun) -> pd.DataFrame:
+        """One generated process, its errors located in fewer and fewer stages."""
+        at = dict(unit.params)
+        process, encoder = at.pop("process"), at.pop("encoder")
+        seed = int(run.rng("merged", process).integers(2**31))
+        return merged_stages(at, seed, encoder, run.rng("merged nulls", process))
 
     def measure_oracle(self, unit: Unit, run: UnitRun) -> pd.DataFrame:
         """Walks with a judge that is never wrong."""

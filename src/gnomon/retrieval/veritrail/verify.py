@@ -33,6 +33,7 @@ def verify(
     claims: Sequence[Claim] | Sequence[str] | None = None,
     q: int | None = 3,
     max_input_tokens: int | None = MAX_INPUT_TOKENS,
+    shuffle: int | None = None,
     index: SentenceIndex | None = None,
     check: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -48,6 +49,8 @@ def verify(
         claims: Claims about the final text; those without parts are decomposed. ``None``: the judge extracts them.
         q: Rounds in a row without support after which a claim is unsupported; ``None``: walk to the sources always.
         max_input_tokens: Most tokens of evidence in one prompt; ``None``: no limit.
+        shuffle: Seed of a random order of the nodes in every prompt, to see how much the judge's verdicts depend on
+            position; ``None``: by stage, then id.
         index: Sentences of the process, where they have been split already.
         check: Summary of the judge check, kept in the trail; a judge that needs one and has none is marked as not
             valid.
@@ -73,7 +76,7 @@ def verify(
     judge.prepare(index, listed)
     start = process.in_order(process.sources(process.terminal))
     walks = [_Walk(claim, tuple(start)) for claim in listed]
-    inquiry = Inquiry(index, judge, max_input_tokens)
+    inquiry = Inquiry(index, judge, max_input_tokens, shuffle=shuffle)
     while walking := [walk for walk in walks if not walk.done]:
         steps = inquiry.steps([(walk.claim, walk.candidates) for walk in walking])
         for walk, step in zip(walking, steps, strict=True):
@@ -86,7 +89,7 @@ def verify(
         dropped=dropped,
         judge=judge.identity,
         check=dict(check) if check is not None else {"valid": False} if judge.needs_check else {},
-        settings={"q": q, "max_input_tokens": max_input_tokens},
+        settings={"q": q, "max_input_tokens": max_input_tokens, "shuffle": shuffle},
     )
 
 

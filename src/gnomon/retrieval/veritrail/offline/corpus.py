@@ -86,7 +86,8 @@ class Corpus:
     def recall_of_stems(self, claim: str, stems: frozenset[str]) -> float:
         """The same for the stems of several sentences together."""
         if (content := self._content.get(claim)) is None:
-            content = {stem: self.lexicon.rarity(stem) for stem in self.frame(claim).stems}
+            # Sorted: in the order of a set, which differs from process to process, the sum's last digit would too.
+            content = {stem: self.lexicon.rarity(stem) for stem in sorted(self.frame(claim).stems)}
             self._content[claim] = content
         whole = sum(content.values())
         return sum([weight for stem, weight in content.items() if stem in stems]) / whole if whole else 0.0

@@ -52,10 +52,11 @@ function enteredStages() {
   if (!claim) return enteredStage;
   return new Map(claim.origin && !claim.origin.open ? claim.origin.stages.map((stage) => [stage, 0]) : []);
 }
-const enteredNote = (count) => (count ? `! ${many(count, "claim")} entered here` : "! entered here");
+const enteredNote = (count) => (count ? `! ${count.toLocaleString("en")} entered here` : "! entered here");
 
 // ---- the graph: boxes with names; of a large process only the trail of the selected claim
 const MOST_BOXES = 8;
+const BADGE = 9; // half its height, and how far it stands out from its box
 function shownNodes(found) {
   if (small) return { shown: new Set(nodes.map((node) => node.number)), rest: new Map() };
   const claim = current(), shown = new Set([data.terminal]), rest = new Map();
@@ -79,11 +80,11 @@ function drawGraph(found) {
   const { shown, rest } = shownNodes(found);
   const used = stages.filter((stage) => rest.has(stage) || byStage.get(stage).some((node) => shown.has(node.number)));
   const width = Math.max(holder.clientWidth, 320), gap = 44, head = 34, row = 48, tall = 38;
-  const wide = Math.max(Math.min((width - gap * (used.length - 1) - 8) / used.length, 190), 104);
+  const wide = Math.max(Math.min((width - gap * (used.length - 1) - 3 - BADGE) / used.length, 190), 104);
   const columns = used.map((stage) => byStage.get(stage).filter((node) => shown.has(node.number)));
   const counts = used.map((stage, place) => columns[place].length + (rest.has(stage) ? 1 : 0));
   const height = head + Math.max(...counts) * row;
-  const picture = draw("svg", { width: used.length * (wide + gap) - gap + 6, height: height + 4, role: "group", "aria-label": "Graph of the process" });
+  const picture = draw("svg", { width: used.length * (wide + gap) - gap + 3 + BADGE, height: height + 4, role: "group", "aria-label": "Graph of the process" });
   const place = new Map(), boxes = [];
   const entered = enteredStages();
   used.forEach((stage, column) => {
@@ -137,9 +138,10 @@ function drawBox(node, x, y, wide, tall, found) {
     title, draw("rect", { x, y, width: wide, height: tall, rx: 6 }), name, excerpt);
   const count = found ? (found.origin.has(node.number) ? "!" : "") : enteredAt.get(node.number);
   if (count) {
-    const mark = draw("text", { x: x + wide - 2, y: y + 4, class: "mark-text", "text-anchor": "middle" });
+    const half = BADGE + 4 * (String(count).length - 1), middle = x + wide + BADGE - 1 - half;
+    const mark = draw("text", { x: middle, y: y + 4, class: "mark-text", "text-anchor": "middle" });
     mark.append(count);
-    box.append(draw("circle", { cx: x + wide - 2, cy: y, r: 9, class: "mark" }), mark);
+    box.append(draw("ellipse", { cx: middle, cy: y, rx: half, ry: BADGE, class: "mark" }), mark);
   }
   box.addEventListener("click", () => chooseNode(node.number));
   box.addEventListener("keydown", (event) => {
