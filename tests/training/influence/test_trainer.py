@@ -131,7 +131,11 @@ def test_attached_recorder_equals_a_plain_loop(task, tmp_path, capsys, accumulat
     assert next(recorder.record.observations()).batch_size == 12
     for name, value in model.state_dict().items():
         torch.testing.assert_close(trainer.model.state_dict()[name], value, rtol=1e-4, atol=1e-6)
-    pd.testing.assert_frame_equal(found.scores, expected.scores, rtol=2e-3, atol=1e-5)
+    # Ranks jump where two scores are equal but for rounding: they may change places.
+    pd.testing.assert_frame_equal(
+        found.scores.drop(columns="p_rank"), expected.scores.drop(columns="p_rank"), rtol=2e-3, atol=1e-5
+    )
+    np.testing.assert_allclose(found.scores["p_rank"], expected.scores["p_rank"], atol=1.01 / 60)
 
 
 def test_callback_observes_the_pool_before_every_step(task, tmp_path, capsys):
