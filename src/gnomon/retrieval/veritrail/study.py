@@ -86,7 +86,7 @@ class Veritrail(Study):
         ),
         Claim(
             "q-recall",
-            "and cost recall",
+            "More rounds before giving up overlook more unsupported claims",
             kind="contrast",
             statistic="recall of unsupported",
             controls=("q=1",),

@@ -4,12 +4,14 @@ const cells = [];
 function drawMap() {
   if (small) { at("map").hidden = true; return; }
   const width = Math.max(at("map").clientWidth, 320), height = 150, gap = 26, head = 20;
+  // Titles need 46 px a stage: where they alone are wider than the page, it scrolls, and cells need not shrink to fit.
+  const room = Math.max(width, 46 * stages.length + gap * (stages.length - 1));
   let size = 16, columns = [];
   for (; size >= 2; size -= 1) {
     const rows = Math.max(Math.floor(height / size), 1);
     columns = stages.map((stage) => Math.ceil(byStage.get(stage).length / rows));
     const used = columns.reduce((sum, count) => sum + Math.max(count * size, 46), 0) + gap * (stages.length - 1);
-    if (used <= width) break;
+    if (used <= room) break;
   }
   size = Math.max(size, 2);
   const rows = Math.max(Math.floor(height / size), 1);

@@ -38,7 +38,7 @@ const outputs = nodes.map(() => []);
 for (const [source, output] of data.edges) { sources[output].push(source); outputs[source].push(output); }
 const stages = [...new Set(nodes.map((node) => node.stage))].sort((a, b) => a - b);
 const byStage = new Map(stages.map((stage) => [stage, nodes.filter((node) => node.stage === stage)]));
-const small = nodes.length <= 60 && [...byStage.values()].every((members) => members.length <= 12);
+const small = nodes.length <= 60 && [...byStage.values()].every((members) => members.length <= 20);
 const finalOrder = new Map(data.final.map(([id], place) => [id, place]));
 const finalText = new Map(data.final);
 const state = { claim: -1, wave: 0, node: -1, path: 0 };
