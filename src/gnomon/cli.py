@@ -232,7 +232,7 @@ def run(
         raise typer.Exit(1) from None
     finally:
         observer.close()
-    if (done.path / "findings.json").exists():
+    if done.has_findings:
         results().print(findings_table(done.findings))
     if (done.path / "report.html").exists():
         typer.echo(f"report: {done.path / 'report.html'}")

@@ -58,7 +58,7 @@ def newest_runs(runs_dir: Path) -> list[Run]:
     """
     newest: dict[str, Run] = {}
     for run in find_runs(runs_dir):
-        if (run.path / "findings.json").exists():
+        if run.has_findings:
             newest.setdefault(run.study, run)
     if not newest:
         raise FileNotFoundError(f"no run with findings in {runs_dir}")

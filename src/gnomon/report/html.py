@@ -23,7 +23,7 @@ from gnomon.evidence.intervals import Estimate
 from gnomon.report.document import inline_scripts
 from gnomon.report.elements import Element, written
 from gnomon.report.figures import Figure, figure, vega_bundle
-from gnomon.report.page import Page, count_verdicts, findings_so_far, page_of_run
+from gnomon.report.page import Page, count_verdicts, page_of_run
 from gnomon.report.theme import FONT_FOLDER
 from gnomon.studies.files import write_text
 from gnomon.studies.unit import MissingTable
@@ -44,7 +44,7 @@ def write_report(run: Run, study: Study) -> list[Figure]:
     figures: list[Figure] = []
     notices: list[str] = []
     try:
-        charts = study.charts(run.tables, findings_so_far(run))
+        charts = study.charts(run.tables, run.findings_so_far)
         figures = [figure(name, drawn) for name, drawn in charts.items()]
         save_figures(figures, run)
     except MissingTable as missing:
@@ -226,7 +226,7 @@ def decision_rule(claim: Claim) -> str:
 
 def verdicts(run: Run) -> list[tuple[str, int]]:
     """How many of a run's findings have each verdict."""
-    return [(str(verdict), count) for verdict, count in count_verdicts(findings_so_far(run)).items()]
+    return [(str(verdict), count) for verdict, count in count_verdicts(run.findings_so_far).items()]
 
 
 def csv_url(text: str) -> str:

@@ -137,7 +137,7 @@ def page_of_run(run: Run, study: Study, figures: Sequence[Figure], notices: Sequ
         title=study.title,
         question=(study.__doc__ or "").strip().partition("\n")[0],
         paper=study.paper,
-        findings=findings_so_far(run),
+        findings=run.findings_so_far,
         figures=figures,
         run=run.name,
         preset=run.preset,
@@ -158,11 +158,6 @@ def count_verdicts(findings: Sequence[Finding]) -> dict[Verdict, int]:
     """How many findings have each verdict; verdicts that do not occur are left out."""
     counts = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in Verdict}
     return {verdict: count for verdict, count in counts.items() if count}
-
-
-def findings_so_far(run: Run) -> list[Finding]:
-    """The run's findings; none if it has not got that far."""
-    return run.findings if (run.path / "findings.json").exists() else []
 
 
 def _stages(run: Run) -> list[StageSummary]:

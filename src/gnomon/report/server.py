@@ -27,7 +27,7 @@ from starlette.routing import Route
 from gnomon.report.forms import changed, form_fields
 from gnomon.report.html import environment, font_faces, template_text
 from gnomon.report.jobs import Jobs, cancel
-from gnomon.report.page import finding_rows, findings_so_far
+from gnomon.report.page import finding_rows
 from gnomon.report.progress import progress_events, progress_of
 from gnomon.studies import registry
 from gnomon.studies.comparison import compare_runs
@@ -97,7 +97,7 @@ class _Site:
         runs = await run_in_threadpool(find_runs, self._runs_dir)
         newest: dict[str, Run] = {}
         for run in runs:
-            if (run.path / "findings.json").exists():
+            if run.has_findings:
                 newest.setdefault(run.study, run)
         wings: dict[str, list[registry.Description]] = {}
         for description in registry.describe():
@@ -275,7 +275,7 @@ def _study(name: str) -> Any:
 
 
 def _rows(run: Run) -> list[Any]:
-    return [finding_rows(finding) for finding in findings_so_far(run)]
+    return [finding_rows(finding) for finding in run.findings_so_far]
 
 
 def _log(run: Run) -> str:

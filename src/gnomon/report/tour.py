@@ -46,10 +46,10 @@ class Stop:
     @property
     def findings(self) -> list[Finding]:
         """Findings on the claims this run decides."""
-        if self.run is None or not (self.run.path / "findings.json").exists():
+        if self.run is None:
             return []
         chosen = set(self.run.config.get("claims", ()))
-        return [finding for finding in self.run.findings if not chosen or finding.claim.name in chosen]
+        return [finding for finding in self.run.findings_so_far if not chosen or finding.claim.name in chosen]
 
     @property
     def left_open(self) -> int:

@@ -31,7 +31,7 @@ def compare_runs(first: Run, second: Run) -> Comparison:
     """Compare settings, code, versions, machines and findings; a run without findings yet has none."""
     one, two = _making(first), _making(second)
     pairs = {name: (one.get(name), two.get(name)) for name in dict.fromkeys([*one, *two])}
-    found = [{finding.claim.name: finding for finding in _findings(run)} for run in (first, second)]
+    found = [{finding.claim.name: finding for finding in run.findings_so_far} for run in (first, second)]
     return Comparison(
         (first, second),
         {name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
@@ -45,7 +45,3 @@ def _making(run: Run) -> dict[str, Any]:
     for part in ("versions", "machine"):
         made |= {f"{part}.{name}": value for name, value in run.record.get(part, {}).items()}
     return made
-
-
-def _findings(run: Run) -> list[Finding]:
-    return run.findings if (run.path / "findings.json").exists() else []

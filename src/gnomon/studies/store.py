@@ -159,6 +159,16 @@ class Run:
             shortfalls=self.shortfalls,
         )
 
+    @property
+    def has_findings(self) -> bool:
+        """Whether the run has got as far as its findings."""
+        return (self.path / "findings.json").exists()
+
+    @property
+    def findings_so_far(self) -> list[Finding]:
+        """The findings; none if the run has not got that far."""
+        return self.findings if self.has_findings else []
+
     @cached_property
     def findings(self) -> list[Finding]:
         """The findings, in the order of the study's claims.

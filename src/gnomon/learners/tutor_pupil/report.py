@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -68,7 +68,7 @@ class TutorReport:
             if isinstance(value, pd.DataFrame):
                 plain[name] = value.to_dict("records")
             elif isinstance(value, Estimate):
-                plain[name] = {"value": value.value, "low": value.low, "high": value.high}
+                plain[name] = asdict(value)
             else:
                 plain[name] = list(value) if isinstance(value, tuple) else value
         return plain

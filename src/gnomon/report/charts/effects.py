@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import altair as alt
@@ -47,10 +48,7 @@ def _forest_rows(finding: Finding) -> list[dict[str, Any]]:
         return []
     claim = {"claim": finding.claim.name, "statistic": finding.claim.statistic}
     named = [(TREATMENT, finding.effect), *((contrast.control, contrast.estimate) for contrast in finding.contrasts)]
-    return [
-        {**claim, "arm": arm, "value": estimate.value, "low": estimate.low, "high": estimate.high}
-        for arm, estimate in named
-    ]
+    return [{**claim, "arm": arm, **asdict(estimate)} for arm, estimate in named]
 
 
 def _forest_panel(rows: pd.DataFrame, statistic: str, arms: Iterable[str]) -> ChartType:

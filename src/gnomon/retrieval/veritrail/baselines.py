@@ -114,7 +114,7 @@ def stagewise(
     """
     process = index.process
     judge.prepare(index, claims)
-    written = [n for n in process.in_order(process.upstream) if not process.is_root(n)]
+    written = _written(process)
     layers = [tuple(nodes) for _, nodes in groupby(written, key=process.stage)]
     layers = [*reversed(layers), tuple(process.in_order(process.roots))]
     inquiry = Inquiry(index, judge, max_input_tokens)
@@ -134,7 +134,7 @@ def every_node(
     support and which supports the claim.
     """
     process = index.process
-    written = [n for n in process.in_order(process.upstream) if not process.is_root(n)]
+    written = _written(process)
     statements = [Claim(f"sentence {sentence.id}", sentence.text, sentence.id) for sentence in index.of_all(written)]
     checked = _one_step(index, [*statements, *claims], judge, process.roots, None, max_input_tokens)
     invented = {trail.claim.sentence for trail in checked[: len(statements)] if trail.verdict == "unsupported"}
@@ -149,6 +149,11 @@ def every_node(
         by_layer.append(inquiry.rulings([(claim, layer) for claim in open_claims], found))
     steps = {claim.id: [layer[place] for layer in by_layer] for place, claim in enumerate(open_claims)}
     return [_located(process, trail, steps[trail.claim.id]) if trail.claim.id in steps else trail for trail in finals]
+
+
+def _written(process: Process) -> list[str]:
+    """Generated texts that went into the final one, in reading order."""
+    return [node for node in process.in_order(process.upstream) if not process.is_root(node)]
 
 
 def _one_step(

@@ -10,12 +10,11 @@ import numpy as np
 
 from gnomon.data.fact_world import FactWorld, Half
 from gnomon.evidence.intervals import Estimate
-from gnomon.evidence.resampling import from_weights
-from gnomon.evidence.weighted import auroc
 from gnomon.models.chat import Missing
 from gnomon.retrieval.veritrail.claims import Claim
 from gnomon.retrieval.veritrail.generator import FINAL
 from gnomon.retrieval.veritrail.judges.judge import Judge, NodeEvidence, Ruling, RulingTask
+from gnomon.retrieval.veritrail.metrics import verdict_auroc
 from gnomon.retrieval.veritrail.process import Node, Process
 from gnomon.retrieval.veritrail.sentences import SentenceIndex
 from gnomon.retrieval.veritrail.statements import KINDS, Kind, Statement, allows, falsified
@@ -141,7 +140,7 @@ def judge_check(judge: Judge, *, pairs: int = PAIRS, seed: int = 0) -> JudgeChec
     ]
     kinds = dict.fromkeys(pair.kind for pair in asked)
     return JudgeCheck(
-        from_weights(auroc(scores, labels), len(asked)),
+        verdict_auroc(scores, labels),
         float(np.mean(right)),
         {
             kind: float(np.mean([ok for ok, pair in zip(right, asked, strict=True) if pair.kind == kind]))

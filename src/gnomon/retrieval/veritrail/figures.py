@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import altair as alt
@@ -215,7 +216,7 @@ def crowding(rows: Any) -> Any:
         by_arm = counts(at)
         for arm, name in names.items():
             f1 = from_sums(by_arm[arm].to_numpy(), macro_f1_of_sums, clusters=range(len(by_arm[arm])))
-            table.append({"near": near, "arm": name, "value": f1.value, "low": f1.low, "high": f1.high})
+            table.append({"near": near, "arm": name, **asdict(f1)})
     return dose_response(
         pd.DataFrame(table),
         x="near",
@@ -242,7 +243,7 @@ def depths(rows: Any) -> Any:
         }
         for arm, values in readings.items():
             mean = intervals.mean(values)
-            table.append({"depth": depth, "arm": arm, "value": mean.value, "low": mean.low, "high": mean.high})
+            table.append({"depth": depth, "arm": arm, **asdict(mean)})
     return dose_response(
         pd.DataFrame(table),
         x="depth",
@@ -265,7 +266,7 @@ def granularity(rows: Any) -> Any:
         }
         for arm, values in readings.items():
             mean = intervals.mean(values)
-            table.append({"stages": stages, "arm": arm, "value": mean.value, "low": mean.low, "high": mean.high})
+            table.append({"stages": stages, "arm": arm, **asdict(mean)})
     return dose_response(
         pd.DataFrame(table),
         x="stages",
@@ -283,7 +284,7 @@ def reading(rows: Any) -> Any:
     for _, at in rows.groupby("chunks"):
         source = at["source_sentences"].mean()
         read = intervals.mean(at["sentences_read"])
-        table.append({"source": source, "arm": "treatment", "value": read.value, "low": read.low, "high": read.high})
+        table.append({"source": source, "arm": "treatment", **asdict(read)})
         table.append({"source": source, "arm": "direct", "value": source, "low": source, "high": source})
     return dose_response(
         pd.DataFrame(table),

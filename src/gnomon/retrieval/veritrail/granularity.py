@@ -11,7 +11,10 @@ import pandas as pd
 from gnomon.models.embeddings import Encoder
 from gnomon.retrieval.veritrail.generator import make_process
 from gnomon.retrieval.veritrail.judges.offline import OfflineJudge
+from gnomon.retrieval.veritrail.process import Process
+from gnomon.retrieval.veritrail.provenance import localisation
 from gnomon.retrieval.veritrail.sentences import SentenceIndex
+from gnomon.retrieval.veritrail.trail import ClaimTrail
 from gnomon.retrieval.veritrail.verify import verify
 
 
@@ -33,23 +36,31 @@ def merged_stages(shape: Mapping[str, Any], seed: int, encoder: Encoder, rng: np
     judge = OfflineJudge(encoder)
     rows = []
     for arm, walked in {"treatment": process, "rewired": process.rewired(rng)}.items():
+        index = SentenceIndex(walked)
+        judge.prepare(index, truth.texts)
+        # Labels do not change the walks, only how what they found is told.
+        found = verify(walked, judge=judge, claims=claims, index=index).claims
         for groups in adjacent_groups(process.last_stage):
             coarse = walked.with_merged_stages(groups)
-            index = SentenceIndex(coarse)
-            judge.prepare(index, truth.texts)
             number = {stage: place for place, group in enumerate(groups, start=1) for stage in group}
-            found = verify(coarse, judge=judge, claims=claims, index=index).claims
             rows += [
                 {
                     "stages": len(groups),
                     "arm": arm,
                     "claim": claim.id,
                     "stage": number[entered],
-                    "named": ",".join(str(stage) for stage in sorted(trail.origin.stages)) if trail.origin else "",
+                    "named": _told(coarse, trail),
                 }
                 for (claim, entered), trail in zip(errors, found, strict=True)
             ]
     return pd.DataFrame(rows)
+
+
+def _told(process: Process, trail: ClaimTrail) -> str:
+    """Stages at which the claim entered, in the labels of this process; empty for one that was not caught."""
+    if trail.origin is None:
+        return ""
+    return ",".join(str(stage) for stage in sorted(localisation(process, trail.iterations).stages))
 
 
 def adjacent_groups(last_stage: int) -> list[list[list[int]]]:

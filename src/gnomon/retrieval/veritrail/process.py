@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -82,7 +83,7 @@ class Process:
         if not listed:
             raise GraphError("a process needs at least one source and one final text; there are no nodes")
         if len(self.nodes) < len(listed):
-            twice = next(node.id for index, node in enumerate(listed) if node.id in {n.id for n in listed[:index]})
+            ((twice, _),) = Counter(node.id for node in listed).most_common(1)
             raise GraphError(f"two nodes have the id {twice!r}")
         self.edges: tuple[tuple[str, str], ...] = tuple(dict.fromkeys((str(u), str(v)) for u, v in edges))
         self.question = question

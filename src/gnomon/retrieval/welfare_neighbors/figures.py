@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -142,7 +143,7 @@ def exponent(rows: Any) -> Any:
     for reading, name in names.items():
         for p, at in broad.groupby("knob"):
             read = _family_mean(at, reading)
-            table.append({"reading": name, "p": p, "value": read.value, "low": read.low, "high": read.high})
+            table.append({"reading": name, "p": p, **asdict(read)})
     base = alt.Chart(pd.DataFrame(table)).encode(
         x=alt.X(
             "p:Q",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import altair as alt
@@ -154,7 +155,7 @@ def removed(losses: pd.DataFrame) -> Any:
     for name, words in SETS.items():
         rise = mean((by_run[name] - by_run[COMPLETE]).to_numpy())
         arm = TREATMENT if name.startswith("most") else "control"
-        rows.append({"set": words, "arm": arm, "value": rise.value, "low": rise.low, "high": rise.high})
+        rows.append({"set": words, "arm": arm, **asdict(rise)})
     return bars(
         pd.DataFrame(rows),
         category="set",
@@ -177,8 +178,7 @@ def removed_by_size(losses: pd.DataFrame) -> Any:
             kind, size = str(name), losses["flipped"].iloc[0]
         if kind in sets:
             found = mean(rises[name].to_numpy())
-            ends = {"value": found.value, "low": found.low, "high": found.high}
-            rows.append({"set": sets[kind], "examples": int(size), **ends})
+            rows.append({"set": sets[kind], "examples": int(size), **asdict(found)})
     if len(rows) == len(sets):
         return None  # one size only: that is the figure of :func:`removed`
     base = alt.Chart(pd.DataFrame(rows)).encode(

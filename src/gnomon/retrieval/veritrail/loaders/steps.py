@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import networkx as nx
+
 from gnomon.retrieval.veritrail.process import GraphError, Node, Process
 
 RUN = 8
@@ -179,13 +181,6 @@ def _uncovered(given: str, matches: Sequence[re.Match[str]], covered: Sequence[b
 
 def _leading_to(terminal: str, edges: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The edges on paths to the terminal: a log also holds calls that the final text does not rest on."""
-    sources: dict[str, list[str]] = defaultdict(list)
-    for source, name in edges:
-        sources[name].append(source)
-    reached, waiting = {terminal}, [terminal]
-    while waiting:
-        for source in sources[waiting.pop()]:
-            if source not in reached:
-                reached.add(source)
-                waiting.append(source)
+    graph = nx.DiGraph(edges)
+    reached = nx.ancestors(graph, terminal) | {terminal} if terminal in graph else set()
     return [edge for edge in edges if edge[1] in reached]
